@@ -335,7 +335,7 @@ pub struct Attempt {
     /// Its number, from 1, as in the name of its record `<job>-attempt-<number>`.
     pub number: i32,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: AttemptOutcome,
     /// The cause of a failure, one of those that the troubleshooting guide lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -358,7 +358,7 @@ pub struct Attempt {
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Nothing yet.
     #[default]
     Active,

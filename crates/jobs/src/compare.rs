@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Outcome, Phase};
+use api::{AttemptOutcome, Phase};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde::Serialize;
@@ -115,7 +115,7 @@ pub fn attempts_of(object: &DynamicObject) -> Option<Comparison> {
     })
 }
 
-fn word(outcome: Outcome) -> String {
+fn word(outcome: AttemptOutcome) -> String {
     serde_json::to_value(outcome).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod as WholePod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
 use plan::kept::Pod;
-use plan::{LauncherRun, LogSource, OutputRead, Seen, ValidJob};
+use plan::{LauncherRun, LogSource, ObservedState, OutputRead, ValidJob};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -54,7 +54,7 @@ pub(crate) enum Logs {
 pub(crate) async fn add_failed_run(
     context: &Context,
     job: &ValidJob,
-    seen: &mut Seen,
+    seen: &mut ObservedState,
     known: &mut KnownAttempt,
 ) -> Result<Logs, Error> {
     if seen.status.completion_time.is_some() || job.suspended {
@@ -91,7 +91,12 @@ pub(crate) async fn add_failed_run(
 }
 
 /// Reads the end of the log of a failed Launcher's last run, unless it is known.
-async fn read_failed_run(context: &Context, pod: Pod, seen: &Seen, known: &mut KnownAttempt) -> Logs {
+async fn read_failed_run(
+    context: &Context,
+    pod: Pod,
+    seen: &ObservedState,
+    known: &mut KnownAttempt,
+) -> Logs {
     let failed = failed_run(&pod);
     let (container, number) = failed
         .as_ref()
@@ -116,7 +121,7 @@ async fn read_failed_run(context: &Context, pod: Pod, seen: &Seen, known: &mut K
 async fn ask_about_killed_rank(
     context: &Context,
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     failed: &mut FailedLauncher,
 ) -> Logs {
     if failed.run.agent.is_some() {
@@ -164,7 +169,7 @@ async fn read_agent(context: &Context, worker: &Pod) -> Option<String> {
 }
 
 /// The pod of this very Launcher that a watch showed to have failed.
-fn noted(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Pod> {
+fn noted(context: &Context, job: &ValidJob, seen: &ObservedState) -> Option<Pod> {
     let launcher = seen.launcher.as_ref()?.uid()?;
     context.memory.failed_launcher(&job.namespace, &job.name).filter(|pod| is_controlled_by(pod, &launcher))
 }
@@ -174,7 +179,7 @@ fn noted(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Pod> {
 pub(crate) async fn listen(
     context: &Context,
     job: &ValidJob,
-    seen: &mut Seen,
+    seen: &mut ObservedState,
     known: &mut KnownAttempt,
     now: Timestamp,
 ) -> Logs {
@@ -207,7 +212,7 @@ pub(crate) async fn listen(
 async fn read_success(
     context: &Context,
     job: &ValidJob,
-    seen: &mut Seen,
+    seen: &mut ObservedState,
     known: &mut KnownAttempt,
     source: LogSource,
 ) -> Logs {
@@ -233,7 +238,12 @@ fn heard_out(agents: &AgentLogs) -> BTreeMap<usize, String> {
 
 /// Reads a running Launcher's output, if it can be read. Once a look was conclusive, only the last line is read until the
 /// Launcher prints again.
-async fn look(context: &Context, seen: &Seen, source: &LogSource, now: Timestamp) -> Option<OutputRead> {
+async fn look(
+    context: &Context,
+    seen: &ObservedState,
+    source: &LogSource,
+    now: Timestamp,
+) -> Option<OutputRead> {
     if let Some(known) = seen.output.as_ref().filter(|_| plan::is_conclusive(seen)) {
         let line = in_time(tail(context, source, false, &[1])).await?;
         if last_time(&line) == known.last {
@@ -283,7 +293,7 @@ async fn tail(
 }
 
 /// The Launcher's pods as the server has them.
-async fn launcher_pods(context: &Context, job: &ValidJob, seen: &Seen) -> Result<Vec<Pod>, Error> {
+async fn launcher_pods(context: &Context, job: &ValidJob, seen: &ObservedState) -> Result<Vec<Pod>, Error> {
     let Some(uid) = seen.launcher.as_ref().and_then(ResourceExt::uid) else { return Ok(Vec::new()) };
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &job.namespace);
     let selected = format!("{LABEL_JOB_NAME}={},{LABEL_JOB_ROLE}=launcher", job.name);

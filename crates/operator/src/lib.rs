@@ -8,6 +8,7 @@
 mod apply;
 mod capacity;
 pub mod certificates;
+mod connection_slots;
 mod context;
 mod error;
 mod events;
@@ -23,7 +24,6 @@ pub mod monitor;
 mod nodes;
 mod observe;
 mod owned;
-mod places;
 mod pod_groups;
 mod publish;
 mod reconcile;

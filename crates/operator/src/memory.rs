@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use plan::kept::{Job, Pod};
-use plan::{Annotations, ChildKind, LauncherRun, OutputSeen, PodGroup, Seen, ValidJob};
+use plan::{Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, ValidJob};
 
 use crate::owned::is_controlled_by;
 use crate::status::StatusMemory;
@@ -166,7 +166,7 @@ impl Memory {
     }
 
     /// Keeps what a pass has observed of a job for the next ones, and forgets what this shows to be over.
-    pub(crate) fn remember(&self, job: &MPIJob, valid: &ValidJob, seen: &Seen, known: Known) {
+    pub(crate) fn remember(&self, job: &MPIJob, valid: &ValidJob, seen: &ObservedState, known: Known) {
         if seen.status.completion_time.is_some() || valid.suspended {
             self.forget_launcher(&valid.namespace, &valid.name);
         } else {
@@ -332,7 +332,7 @@ mod tests {
     fn observe(memory: &Memory, attempt: u32) {
         let job = job(attempt);
         let valid = plan::tolerate(&job, &Annotations::default());
-        memory.remember(&job, &valid, &Seen::default(), Known::default());
+        memory.remember(&job, &valid, &ObservedState::default(), Known::default());
     }
 
     fn noted(memory: &Memory) -> Vec<(String, u32)> {

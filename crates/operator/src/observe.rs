@@ -14,7 +14,7 @@ use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use plan::kept::{Job, Pod};
-use plan::{ChildKind, LauncherCreation, SecretSeen, Seen, ValidJob};
+use plan::{ChildKind, LauncherCreation, ObservedState, SecretSeen, ValidJob};
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
@@ -32,7 +32,7 @@ const MOST_RECORDS: u32 = 20;
 /// What was seen of a job.
 pub(crate) struct Observed {
     /// What the plan is made from.
-    pub seen: Seen,
+    pub seen: ObservedState,
     /// What the next observation need not ask for again.
     pub known: Known,
     /// How long to wait before the job is observed again, if something is still missing in what was seen.
@@ -87,7 +87,7 @@ pub(crate) async fn observe(
 }
 
 /// GPUs that the job asks for, and those that are free; nothing where that cannot be counted.
-async fn count_gpus(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Gpus> {
+async fn count_gpus(context: &Context, job: &ValidJob, seen: &ObservedState) -> Option<Gpus> {
     let capacity = context.capacity.read(&context.client).await?;
     let launchers = seen.launcher_pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
     let workers = seen.workers.iter().filter_map(|pod| pod.metadata.uid.as_deref());
@@ -114,13 +114,13 @@ async fn priorities(
     Ok(values)
 }
 
-fn from_stores(context: &Context, valid: &ValidJob) -> Seen {
+fn from_stores(context: &Context, valid: &ValidJob) -> ObservedState {
     let stores = &context.stores;
-    let mut seen = Seen {
+    let mut seen = ObservedState {
         service: named(&stores.services, valid, &valid.name),
         config_map: named(&stores.config_maps, valid, &format!("{}-config", valid.name)),
         launcher: named(&stores.jobs, valid, &plan::launcher_name(&valid.name)),
-        ..Seen::default()
+        ..ObservedState::default()
     };
     if seen.launcher.is_none() {
         let ended = context.memory.ended_launcher(&valid.namespace, &valid.name);
@@ -162,7 +162,7 @@ fn from_stores(context: &Context, valid: &ValidJob) -> Seen {
 }
 
 /// Adds what is remembered of the job. Returns what earlier observations have found out.
-fn from_memory(context: &Context, job: &MPIJob, valid: &ValidJob, seen: &mut Seen) -> Known {
+fn from_memory(context: &Context, job: &MPIJob, valid: &ValidJob, seen: &mut ObservedState) -> Known {
     context.memory.of(&valid.uid, |memory| {
         let mut known = memory.known.in_attempt(valid.attempt);
         add_created(&mut known, seen);
@@ -188,7 +188,7 @@ fn is_former_launcher(pod: &Pod, job: &ValidJob) -> bool {
 
 /// Asks for the nodes of pods whose container is ready by its kubelet's last word, while the pod is not: so the node's
 /// life cycle marks the pods of a node that does not report any more. A node that cannot be asked for counts as there.
-async fn lost_nodes(context: &Context, seen: &mut Seen) {
+async fn lost_nodes(context: &Context, seen: &mut ObservedState) {
     if seen.status.completion_time.is_some() {
         return;
     }
@@ -228,7 +228,7 @@ where
 }
 
 /// Children that were just created count as seen until their watch shows them, or has had the time to.
-fn add_created(known: &mut Known, seen: &mut Seen) {
+fn add_created(known: &mut Known, seen: &mut ObservedState) {
     let workers: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
     let now = Instant::now();
     known.created.retain(|(kind, name), (at, _)| {
@@ -255,7 +255,7 @@ fn add_created(known: &mut Known, seen: &mut Seen) {
 
 /// A job that another process began, ours before a restart or upstream's operator, may have children that no watch
 /// selects, and its Secret is unknown: each is asked for by name, once. Returns whether there are such children.
-async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<bool, Error> {
+async fn adopt(context: &Context, job: &ValidJob, seen: &mut ObservedState) -> Result<bool, Error> {
     let client = &context.client;
     let shown = children(seen);
     if seen.service.is_none() {
@@ -276,14 +276,14 @@ async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<boo
 }
 
 /// Which of the children that watches may not select were seen.
-fn children(seen: &Seen) -> [bool; 4] {
-    let Seen { service, config_map, launcher, pod_group, .. } = seen;
+fn children(seen: &ObservedState) -> [bool; 4] {
+    let ObservedState { service, config_map, launcher, pod_group, .. } = seen;
     [service.is_some(), config_map.is_some(), launcher.is_some(), pod_group.is_some()]
 }
 
 /// Whether pods that mount the Secret are about to be made for a job that had pods before: on a resumption, for more Workers,
 /// for another attempt.
-fn makes_pods(job: &ValidJob, seen: &Seen) -> bool {
+fn makes_pods(job: &ValidJob, seen: &ObservedState) -> bool {
     let suspended = |launcher: &Job| launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
     !job.suspended
         && seen.status.completion_time.is_none()
@@ -291,7 +291,7 @@ fn makes_pods(job: &ValidJob, seen: &Seen) -> bool {
 }
 
 /// No watch shows that the Secret was deleted, so that it is there is asked of the server while nothing mounts it.
-async fn confirm_secret(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+async fn confirm_secret(context: &Context, job: &ValidJob, seen: &mut ObservedState) -> Result<(), Error> {
     if seen.secret != SecretSeen::Present {
         return Ok(());
     }
@@ -301,7 +301,7 @@ async fn confirm_secret(context: &Context, job: &ValidJob, seen: &mut Seen) -> R
 }
 
 /// A Launcher that is made when the Workers are ready would meet a stranger of its name only then.
-async fn look_for_stranger(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+async fn look_for_stranger(context: &Context, job: &ValidJob, seen: &mut ObservedState) -> Result<(), Error> {
     if seen.launcher.is_some() || job.suspended {
         return Ok(());
     }
@@ -321,7 +321,7 @@ pub(crate) fn secret_state(secret: &Secret) -> SecretSeen {
 }
 
 /// A Worker that is missing from a running job ends it, so that it is missing is asked of the server, not of a watch.
-async fn confirm_losses(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+async fn confirm_losses(context: &Context, job: &ValidJob, seen: &mut ObservedState) -> Result<(), Error> {
     if !plan::is_true(&seen.status, CONDITION_RUNNING)
         || seen.status.completion_time.is_some()
         || job.suspended

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::places::{Place, Places};
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 
 /// How long a client may take for the handshake and its first request's head, and then for the head of each
 /// request.
@@ -81,7 +81,7 @@ where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
-    let places: Arc<Places> = Arc::default();
+    let slots: Arc<ConnectionSlots> = Arc::default();
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -90,15 +90,15 @@ where
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(place) = places.take(peer.ip().to_canonical()) else {
+                let Some(slot) = slots.take(peer.ip().to_canonical()) else {
                     tracing::debug!(%peer, "too many connections: refusing another one");
                     continue;
                 };
                 let (tls, answer, stop) = (tls.clone(), answer.clone(), stop.clone());
                 connections.spawn(async move {
-                    let displaced = place.displaced.clone();
+                    let displaced = slot.displaced.clone();
                     tokio::select! {
-                        () = converse(stream, tls, answer, stop, place) => {}
+                        () = converse(stream, tls, answer, stop, slot) => {}
                         () = displaced.cancelled() => {
                             tracing::debug!(%peer, "closed a silent connection to make room for another");
                         }
@@ -120,23 +120,28 @@ async fn converse<F, A>(
     tls: Option<TlsAcceptor>,
     answer: F,
     stop: CancellationToken,
-    place: Place,
+    slot: ConnectionSlot,
 ) where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
     let deadline = Instant::now() + HEAD_TIMEOUT;
-    let Some(tls) = tls else { return exchange(stream, answer, stop, place, deadline).await };
+    let Some(tls) = tls else { return exchange(stream, answer, stop, slot, deadline).await };
     match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, answer, stop, place, deadline).await,
+        Ok(Ok(stream)) => exchange(stream, answer, stop, slot, deadline).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake timed out"),
     }
 }
 
 /// Serves requests on a connection; the first must have come by `deadline`.
-async fn exchange<S, F, A>(stream: S, answer: F, stop: CancellationToken, place: Place, deadline: Instant)
-where
+async fn exchange<S, F, A>(
+    stream: S,
+    answer: F,
+    stop: CancellationToken,
+    slot: ConnectionSlot,
+    deadline: Instant,
+) where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
@@ -144,8 +149,8 @@ where
     let asked = Arc::new(Notify::new());
     let asking = asked.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        place.asks();
-        request.extensions_mut().insert(Peer(place.peer));
+        slot.asks();
+        request.extensions_mut().insert(Peer(slot.peer));
         asking.notify_one();
         let answer = answer(request);
         async move {

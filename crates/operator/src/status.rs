@@ -20,7 +20,7 @@ const COUNTS_SETTLE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct StatusMemory {
     /// The first status of a job, held back.
-    held: Option<Held>,
+    deferred: Option<DeferredStatus>,
     /// The last written status, and the job's resource version after it, until the watch shows it.
     written: Option<(u64, MPIJobStatus)>,
     /// When a status was last written.
@@ -30,7 +30,7 @@ pub(crate) struct StatusMemory {
 }
 
 /// A status and its notices, held back until the next write.
-struct Held {
+struct DeferredStatus {
     since: Instant,
     status: MPIJobStatus,
     notices: Vec<Notice>,
@@ -58,7 +58,7 @@ pub(crate) enum Write {
 impl StatusMemory {
     /// Returns the job's last status, written or not.
     pub(crate) fn last(&self, job: &MPIJob) -> MPIJobStatus {
-        self.held.as_ref().map_or_else(|| self.on_server(job), |held| held.status.clone())
+        self.deferred.as_ref().map_or_else(|| self.on_server(job), |deferred| deferred.status.clone())
     }
 
     /// The status that the server has: as the watch shows it, or as it was last written if the watch lags behind.
@@ -79,9 +79,9 @@ impl StatusMemory {
         first_wait: Duration,
     ) -> Due {
         let known = self.on_server(job);
-        let held = self.held.take();
-        let since = held.as_ref().map_or_else(Instant::now, |held| held.since);
-        let notices = held.into_iter().flat_map(|held| held.notices).chain(notices).collect();
+        let deferred = self.deferred.take();
+        let since = deferred.as_ref().map_or_else(Instant::now, |deferred| deferred.since);
+        let notices = deferred.into_iter().flat_map(|deferred| deferred.notices).chain(notices).collect();
         let urgency = urgency(&known, status);
         let wait = match urgency {
             Urgency::Never => {
@@ -96,7 +96,7 @@ impl StatusMemory {
             return Due { known, notices, write: Write::Now };
         }
         if urgency == Urgency::Soon {
-            self.held = Some(Held { since, status: status.clone(), notices });
+            self.deferred = Some(DeferredStatus { since, status: status.clone(), notices });
             return Due { known, notices: Vec::new(), write: Write::After(wait) };
         }
         Due { known, notices, write: Write::After(wait) }
@@ -126,7 +126,7 @@ impl StatusMemory {
 
     /// Whether the watch shows all that was to be written.
     pub(crate) fn is_settled(&self) -> bool {
-        self.written.is_none() && self.held.is_none()
+        self.written.is_none() && self.deferred.is_none()
     }
 }
 
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_queue_sees_at_once_whether_a_job_has_anything_active() {
-        for held in ["True", "False"] {
-            let of = |launcher: i32, worker: i32| status(Some(held), launcher, worker);
+        for deferred in ["True", "False"] {
+            let of = |launcher: i32, worker: i32| status(Some(deferred), launcher, worker);
             assert_eq!(urgency(&of(0, 1), &of(0, 0)), Urgency::Now, "the last goes");
             assert_eq!(urgency(&of(0, 0), &of(0, 1)), Urgency::Now, "the first comes");
             assert_eq!(urgency(&of(1, 1), &of(1, 0)), Urgency::Later, "one of two goes");

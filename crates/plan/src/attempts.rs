@@ -1,7 +1,7 @@
 //! The number of an attempt, on the job and on what is made for it, and `status.attempts`: the outcome of each attempt. The number is the annotation's; suspending and resuming
 //! a job does not start a new attempt.
 
-use api::{ANNOTATION_ATTEMPT, Attempt, Failure, MPIJobStatus, Outcome, Phase};
+use api::{ANNOTATION_ATTEMPT, Attempt, AttemptOutcome, Failure, MPIJobStatus, Phase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use crate::validate::ValidJob;
@@ -14,12 +14,12 @@ pub(crate) fn report_attempt(job: &ValidJob, status: &mut MPIJobStatus) {
     let Some(start_time) = status.start_time.clone() else { return };
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
     let outcome = match status.phase {
-        _ if status.completion_time.is_none() => Outcome::Active,
-        Some(Phase::Succeeded) => Outcome::Succeeded,
-        Some(Phase::Failed) => Outcome::Failed,
-        Some(Phase::Pending | Phase::Running) | None => Outcome::Active,
+        _ if status.completion_time.is_none() => AttemptOutcome::Active,
+        Some(Phase::Succeeded) => AttemptOutcome::Succeeded,
+        Some(Phase::Failed) => AttemptOutcome::Failed,
+        Some(Phase::Pending | Phase::Running) | None => AttemptOutcome::Active,
     };
-    let failure = status.failure.as_ref().filter(|_| outcome == Outcome::Failed);
+    let failure = status.failure.as_ref().filter(|_| outcome == AttemptOutcome::Failed);
     let launcher = status.replica_statuses.get(api::LAUNCHER);
     let attempt = Attempt {
         number,
@@ -38,12 +38,12 @@ pub(crate) fn report_attempt(job: &ValidJob, status: &mut MPIJobStatus) {
 pub(crate) fn end_attempt(job: &ValidJob, failure: &Failure, ended: Time, status: &mut MPIJobStatus) {
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
     let known = status.attempts.iter().find(|attempt| attempt.number == number);
-    if known.is_some_and(|known| known.outcome == Outcome::Failed) {
+    if known.is_some_and(|known| known.outcome == AttemptOutcome::Failed) {
         return;
     }
     let attempt = Attempt {
         number,
-        outcome: Outcome::Failed,
+        outcome: AttemptOutcome::Failed,
         reason: Some(failure.reason.clone()),
         message: Some(failure.message.clone()),
         exit_code: failure.exit_code,

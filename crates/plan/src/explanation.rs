@@ -19,7 +19,7 @@ use crate::action::{Action, Advice, JobRef};
 use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
 use crate::kept::Pod;
-use crate::observed::{Seen, is_running, started_at, worker_index};
+use crate::observed::{ObservedState, is_running, started_at, worker_index};
 use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
 
 /// The maximum number of pods named as evidence.
@@ -487,7 +487,7 @@ fn named(pods: &[&Pod]) -> Vec<String> {
 
 /// Whether a starting job waits for GPUs and its status has no GPU counts yet, so that they need counting.
 #[must_use]
-pub fn wants_gpus_counted(seen: &Seen) -> bool {
+pub fn wants_gpus_counted(seen: &ObservedState) -> bool {
     let known = seen.status.waiting.as_ref().is_some_and(|waiting| waiting.gpus.is_some());
     let starting = matches!(seen.status.phase, None | Some(Phase::Pending));
     let lacks_gpus = |pod: &Pod| {
@@ -636,7 +636,11 @@ mod tests {
             pod("pi-worker-0", unscheduled("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."));
         let wants = |status: Value| {
             let status = serde_json::from_value(status).unwrap();
-            wants_gpus_counted(&Seen { status, workers: vec![lacking.clone().into()], ..Seen::default() })
+            wants_gpus_counted(&ObservedState {
+                status,
+                workers: vec![lacking.clone().into()],
+                ..ObservedState::default()
+            })
         };
         let waiting = |gpus: Value| {
             json!({ "phase": "Pending", "waiting": { "reason": "Unschedulable", "gpus": gpus,

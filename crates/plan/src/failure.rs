@@ -5,7 +5,7 @@ use api::Failure;
 
 use crate::kept::Pod;
 use crate::objects::worker_name;
-use crate::observed::{Seen, is_failed, worker_index};
+use crate::observed::{ObservedState, is_failed, worker_index};
 use crate::validate::ValidJob;
 use diagnosis::{
     Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, Retry, World, agent_begins,
@@ -30,7 +30,7 @@ pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Op
 
 /// Why the Launcher's Job failed, given the reason and message of its condition: because of a failed Worker, else the
 /// Launcher.
-pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, message: &str) -> Failure {
+pub(crate) fn launcher_failure(job: &ValidJob, seen: &ObservedState, reason: &str, message: &str) -> Failure {
     let failed = seen.workers.iter().filter(|pod| is_failed(pod));
     let worker =
         failed.filter_map(|pod| Some((worker_index(&job.name, pod)?, pod))).min_by_key(|(index, _)| *index);
@@ -67,7 +67,7 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
 /// The Worker, with its index, whose launch agent may know why a rank was killed: the kernel may have killed it when
 /// memory ran out, which only the agent in the container can see.
 #[must_use]
-pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<(usize, &'a Pod)> {
+pub fn wants_agent<'a>(job: &ValidJob, seen: &'a ObservedState) -> Option<(usize, &'a Pod)> {
     let (failure, cause, _) = of_failed_run(job, seen)?;
     let index = usize::try_from(failure.worker?).ok().filter(|_| cause == Cause::RankKilled)?;
     let pod = *seen.by_index(job).get(index)?;
@@ -100,13 +100,13 @@ const AGENT_PREFIX: &str = "odh-launch: ";
 
 /// Why the Launcher's last run failed, if retrying is useless: MPI's launcher itself reported the error, and the user
 /// must fix it. Output that the program could have printed is too weak a reason to end a job.
-pub(crate) fn users_error(job: &ValidJob, seen: &Seen) -> Option<Failure> {
+pub(crate) fn users_error(job: &ValidJob, seen: &ObservedState) -> Option<Failure> {
     let (failure, cause, confidence) = of_failed_run(job, seen)?;
     (cause.retry() == Retry::Useless && confidence >= Confidence::Medium).then_some(failure)
 }
 
 /// What the Launcher's last failed run shows, by its pod's status and its output.
-fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confidence)> {
+fn of_failed_run(job: &ValidJob, seen: &ObservedState) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
     let name = pod.metadata.name.clone().unwrap_or_default();
     if let Some(failure) = of_infrastructure(pod) {
@@ -153,7 +153,7 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
 }
 
 /// The facts about the existing pods.
-pub(crate) fn pod_facts(seen: &Seen) -> Vec<PodFacts> {
+pub(crate) fn pod_facts(seen: &ObservedState) -> Vec<PodFacts> {
     let launchers = seen.launcher_pods.iter().map(|pod| PodFacts::of(pod, false));
     launchers.chain(seen.workers.iter().map(|pod| PodFacts::of(pod, true))).collect()
 }

@@ -48,7 +48,9 @@ pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, key_data, launcher_name, owner_reference, record_name, recorded, secret_name, worker_name,
 };
-pub use observed::{LauncherRun, LogSource, OutputRead, OutputSeen, Recorded, SecretSeen, Seen, accept};
+pub use observed::{
+    LauncherRun, LogSource, ObservedState, OutputRead, OutputSeen, Recorded, SecretSeen, accept,
+};
 pub use outlook::Outlook;
 pub use planning::{Plan, plan};
 pub use precheck::{Finding, Room, Weight, counts_as_running, precheck};

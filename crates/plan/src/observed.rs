@@ -32,7 +32,7 @@ pub enum SecretSeen {
 
 /// A job's last written status and its children.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ObservedState {
     /// The job's current status.
     pub status: MPIJobStatus,
     /// The headless Service.
@@ -139,7 +139,7 @@ pub struct LauncherRun {
     pub agent: Option<String>,
 }
 
-impl Seen {
+impl ObservedState {
     /// The pod of each Worker that the spec asks for, by index.
     pub(crate) fn by_index(&self, job: &ValidJob) -> Vec<Option<&Pod>> {
         let mut pods = vec![None; job.worker_count()];
@@ -227,14 +227,14 @@ impl Seen {
 ///
 /// # Errors
 /// The job's faults, if it has not begun.
-pub fn accept(read: ValidJob, seen: &Seen) -> Result<ValidJob, Vec<Fault>> {
+pub fn accept(read: ValidJob, seen: &ObservedState) -> Result<ValidJob, Vec<Fault>> {
     if read.faults.is_empty() || has_begun(seen) { Ok(recall(read, seen)) } else { Err(read.faults) }
 }
 
 /// Whether the job has begun: the operator has acknowledged it or created something for it, or it has ended. From then
 /// on, no mistake in its spec or annotations fails it.
-fn has_begun(seen: &Seen) -> bool {
-    let Seen { status, service, config_map, launcher, workers, pod_group, .. } = seen;
+fn has_begun(seen: &ObservedState) -> bool {
+    let ObservedState { status, service, config_map, launcher, workers, pod_group, .. } = seen;
     condition(status, CONDITION_CREATED).is_some()
         || is_true(status, CONDITION_SUCCEEDED)
         || status.completion_time.is_some()
@@ -247,7 +247,7 @@ fn has_begun(seen: &Seen) -> bool {
 
 /// Fills in what unreadable annotations leave open: the transport is that of the existing Workers, as new ones must
 /// match them.
-fn recall(mut job: ValidJob, seen: &Seen) -> ValidJob {
+fn recall(mut job: ValidJob, seen: &ObservedState) -> ValidJob {
     let unreadable = job.faults.iter().any(|fault| fault.path.contains(ANNOTATION_LAUNCH));
     if unreadable && job.launch.is_none() && !seen.workers.is_empty() {
         let agent = seen.workers.iter().any(|pod| runs_agent(pod));

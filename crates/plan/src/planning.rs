@@ -28,8 +28,8 @@ use crate::objects::{
     pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker, worker_name,
 };
 use crate::observed::{
-    LauncherEnd, LogSource, OutputSeen, Recorded, SecretSeen, Seen, is_failed, is_running, mpi_container,
-    started_at, worker_index,
+    LauncherEnd, LogSource, ObservedState, OutputSeen, Recorded, SecretSeen, is_failed, is_running,
+    mpi_container, started_at, worker_index,
 };
 use crate::outlook::{AttemptFailure, Outlook};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
@@ -72,7 +72,7 @@ impl Plan {
 
 /// Decides what to do for a job.
 #[must_use]
-pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Plan {
+pub fn plan(job: &ValidJob, seen: &ObservedState, settings: &Settings, now: Timestamp) -> Plan {
     let output = output_shown(job, seen);
     let plan = decide(job, seen, output.as_ref(), settings, now);
     let ends = matches!(plan.outlook, Outlook::Failed(_) | Outlook::Restarting(_));
@@ -82,7 +82,7 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
 
 fn decide(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     output: Option<&OutputSeen>,
     settings: &Settings,
     now: Timestamp,
@@ -146,7 +146,7 @@ fn decide(
 /// waited for.
 pub(crate) fn after_failures(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     outlook: &Outlook,
     failures: &[ApplyFailure],
 ) -> Outlook {
@@ -193,7 +193,7 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> AttemptFailure {
 
 /// Creates only the objects whose names others hold, while the job has not run. Returns `None` if no name is
 /// contested.
-fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Change>> {
+fn contest(job: &ValidJob, seen: &ObservedState, settings: &Settings) -> Option<Vec<Change>> {
     let contested = |kind: ChildKind, name: &str| seen.strangers.contains(&(kind, name.to_owned()));
     let mut changes = Vec::new();
     if seen.launcher.is_none() && contested(ChildKind::Job, &launcher_name(&job.name)) {
@@ -211,7 +211,7 @@ fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Chang
 }
 
 /// Deletes the pods and the Launcher of a job that cannot begin to run.
-fn release(seen: &Seen) -> Vec<Change> {
+fn release(seen: &ObservedState) -> Vec<Change> {
     let workers = seen.workers.iter().filter(|pod| !is_deleted(pod)).map(|pod| delete_pod(pod));
     let launcher = seen.launcher.iter().filter(|launcher| launcher.metadata.deletion_timestamp.is_none());
     let launcher = launcher.map(|launcher| {
@@ -234,7 +234,7 @@ fn grouped<const N: usize>(groups: [Vec<Change>; N]) -> Vec<Vec<Change>> {
 /// A suspended job keeps its Service, ConfigMap, Secret and a suspended Launcher, and loses every Worker, including
 /// failed ones: a resumed job begins with new ones (upstream would adopt a failed one). While the spec is invalid,
 /// nothing is created or rewritten.
-fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Vec<Vec<Change>> {
+fn suspend(job: &ValidJob, seen: &ObservedState, settings: &Settings, now: Timestamp) -> Vec<Vec<Change>> {
     let mut first: Vec<Change> = Vec::new();
     if !job.is_held() {
         first.extend(keep_service(job, seen));
@@ -256,7 +256,7 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
 /// Cleans up after the end: Workers are deleted as `cleanPodPolicy` says. If the job ended before its Launcher did,
 /// everything that holds resources is deleted too: the Workers that have not ended, and the Launcher after a grace
 /// period to log why it failed. A job that ended while suspended keeps no Worker.
-fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
+fn clean_up(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Plan {
     let ended_early = was_ended_early(seen);
     let suspended = is_true(&seen.status, CONDITION_SUSPENDED);
     let goes = |pod: &Pod| match job.clean_pods {
@@ -291,7 +291,7 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
 
 /// How long a finished job is still kept. Upstream sets the TTL on the Launcher's Job only, which is then removed and
 /// leaves everything else.
-fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
+fn ttl_left(seen: &ObservedState, ttl_seconds: i32, now: Timestamp) -> Duration {
     let ttl = Duration::from_secs(u64::try_from(ttl_seconds).unwrap_or(0));
     let since = seen.status.completion_time.as_ref().map_or(now, |time| time.0);
     ttl.saturating_sub(elapsed(since, now))
@@ -299,7 +299,7 @@ fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
 
 /// Returns a failure that was decided before the Launcher's Job ended and recorded, but that a crash kept out of the
 /// status. What has happened to the pods since then does not change it.
-fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<AttemptFailure> {
+fn recorded(seen: &ObservedState, is_decided: impl Fn(&Recorded) -> bool) -> Option<AttemptFailure> {
     let recorded = seen.recorded.as_ref().filter(|recorded| is_decided(recorded))?;
     let Recorded { condition_reason, condition_message, failure, completion_time, node: _ } = recorded;
     Some(AttemptFailure {
@@ -311,7 +311,7 @@ fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<Attem
 }
 
 /// Returns the failure of the Launcher's Job if the infrastructure caused it and another attempt follows.
-fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option<AttemptFailure> {
+fn launcher_verdict(job: &ValidJob, seen: &ObservedState, end: LauncherEnd<'_>) -> Option<AttemptFailure> {
     let LauncherEnd::Failed { reason, message } = end else { return None };
     if job.attempt > job.max_gang_restarts {
         return None;
@@ -327,7 +327,7 @@ fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option
 
 /// Whether the job ended before its Launcher's Job did: because of a Worker, or of a Launcher that cannot start. The
 /// failure says so; where upstream's CRD drops that field from the status, the job's failure record has it.
-pub(crate) fn was_ended_early(seen: &Seen) -> bool {
+pub(crate) fn was_ended_early(seen: &ObservedState) -> bool {
     let Some(failed) = condition(&seen.status, CONDITION_FAILED).filter(|failed| failed.status == "True")
     else {
         return false;
@@ -352,7 +352,7 @@ fn runs(pod: &Pod) -> bool {
 }
 
 /// The Service; its selector and `publishNotReadyAddresses` are restored if they differ.
-fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
+fn keep_service(job: &ValidJob, seen: &ObservedState) -> Option<Change> {
     let wanted = service(job);
     let Some(existing) = &seen.service else { return Some(create(Child::Service(Box::new(wanted)))) };
     let facts = |service: &Service| {
@@ -375,7 +375,7 @@ fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
 /// The ConfigMap. The second value is how long to wait if its script must not be rewritten yet.
 fn keep_config_map(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     settings: &Settings,
     now: Timestamp,
 ) -> (Option<Change>, Option<Duration>) {
@@ -399,7 +399,7 @@ fn keep_config_map(
 }
 
 /// How long until the set of Workers has been stable for [`HOSTS_SETTLE`].
-fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
+fn unsettled(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Option<Duration> {
     let ours = seen
         .workers
         .iter()
@@ -411,7 +411,7 @@ fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
 
 /// The Secret: created once, completed if its keys were removed, and otherwise left alone. The keys are filled in when
 /// the change is made.
-fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
+fn keep_secret(job: &ValidJob, seen: &ObservedState) -> Option<Change> {
     match seen.secret {
         SecretSeen::Absent => Some(create(Child::Secret(Box::new(secret(job))))),
         SecretSeen::Incomplete => Some(patch(ChildKind::Secret, secret_name(&job.name), json!({}))),
@@ -420,13 +420,13 @@ fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
 }
 
 /// The NetworkPolicy of a job that asks for one: created once and never changed afterwards, so that users can edit it.
-fn keep_network_policy(job: &ValidJob, seen: &Seen) -> Option<Change> {
+fn keep_network_policy(job: &ValidJob, seen: &ObservedState) -> Option<Change> {
     let missing = job.isolated && !seen.network_policy;
     missing.then(|| create(Child::NetworkPolicy(Box::new(network_policy(job)))))
 }
 
 /// The PodGroup is created before the first pod, and follows the Worker count and the scheduling policy.
-fn keep_pod_group(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Change> {
+fn keep_pod_group(job: &ValidJob, seen: &ObservedState, settings: &Settings) -> Option<Change> {
     let wanted = pod_group(job, seen, settings.gang.as_ref()?);
     match &seen.pod_group {
         None => Some(create(Child::PodGroup(Box::new(wanted)))),
@@ -436,7 +436,7 @@ fn keep_pod_group(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Ch
     }
 }
 
-fn drop_pod_group(seen: &Seen) -> Option<Change> {
+fn drop_pod_group(seen: &ObservedState) -> Option<Change> {
     let group = seen.pod_group.as_ref().filter(|group| group.metadata.deletion_timestamp.is_none())?;
     Some(Change::Delete(Target {
         kind: ChildKind::PodGroup,
@@ -448,7 +448,7 @@ fn drop_pod_group(seen: &Seen) -> Option<Change> {
 
 /// Missing Workers are created, those beyond the count deleted. One that is being deleted keeps its name until it is
 /// gone; its removal triggers another pass.
-fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change> {
+fn keep_workers(job: &ValidJob, seen: &ObservedState, settings: &Settings) -> Vec<Change> {
     let Some(workers) = &job.workers else { return Vec::new() };
     let beyond = seen.workers.iter().filter(|pod| {
         !is_deleted(pod) && worker_index(&job.name, pod).is_some_and(|index| index >= workers.count)
@@ -466,7 +466,11 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
 
 /// The Launcher's Job. The first value is the change that must come before the pods, the second the change to the Job
 /// itself.
-fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Change>, Option<Change>) {
+fn keep_launcher(
+    job: &ValidJob,
+    seen: &ObservedState,
+    settings: &Settings,
+) -> (Option<Change>, Option<Change>) {
     let may_run = job.launcher_creation == LauncherCreation::AtStartup || all_ready(job, seen);
     let Some(launcher) = &seen.launcher else {
         let mut launcher = launcher_job(job, settings);
@@ -506,7 +510,7 @@ fn lacks_labels(job: &ValidJob, labels: Option<&BTreeMap<String, String>>) -> bo
     watched_labels(job).iter().any(|(key, value)| labels.and_then(|labels| labels.get(key)) != Some(value))
 }
 
-fn all_ready(job: &ValidJob, seen: &Seen) -> bool {
+fn all_ready(job: &ValidJob, seen: &ObservedState) -> bool {
     seen.by_index(job).into_iter().all(|pod| pod.is_some_and(is_ready))
 }
 
@@ -516,7 +520,7 @@ fn is_suspended(launcher: &Job) -> bool {
 
 /// Decides whether the job cannot go on: the Launcher or a Worker can never start, or a Worker failed, vanished while
 /// the job ran, or did not become ready in time. If the job tolerates failed Workers, only the Launcher counts.
-fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<AttemptFailure> {
+fn judge(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Option<AttemptFailure> {
     if job.tolerates_failures() {
         return judge_launcher(job, seen);
     }
@@ -562,7 +566,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<AttemptFailure> 
 
 /// Detects a Launcher that can never start, or whose MPI refused what the user wrote. Upstream's Job would retry it in
 /// vain for minutes.
-fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<AttemptFailure> {
+fn judge_launcher(job: &ValidJob, seen: &ObservedState) -> Option<AttemptFailure> {
     let mut pods = seen.launcher_pods.iter().filter(|pod| !is_deleted(pod));
     let unstartable = pods.find_map(|pod| Some((pod, of_unstartable(pod)?))).map(|(pod, failure)| {
         let pod = pod.metadata.name.clone().unwrap_or_default();
@@ -584,7 +588,7 @@ fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<AttemptFailure> {
 }
 
 /// The failure of a pod on a lost node, unless the pod ended before.
-fn of_lost_node(seen: &Seen, pod: &Pod) -> Option<PodFailure> {
+fn of_lost_node(seen: &ObservedState, pod: &Pod) -> Option<PodFailure> {
     let (node, told) = seen.lost_node(pod).filter(|_| !has_ended(pod))?;
     Some(lost_with_node(node, told))
 }
@@ -604,7 +608,7 @@ fn ended_at(pod: &Pod) -> Timestamp {
 
 /// Whether every Worker of exactly this spec was seen running. Only then is a missing Worker a lost one, rather than
 /// one still to be created. The counts are upstream's, as its CRD would drop ours.
-fn all_were_up(job: &ValidJob, seen: &Seen) -> bool {
+fn all_were_up(job: &ValidJob, seen: &ObservedState) -> bool {
     let same_spec = seen.status.observed_generation.is_none_or(|observed| Some(observed) == job.generation);
     let counts = seen.status.replica_statuses.get(WORKER);
     let up = counts.map_or(0, |counts| counts.active.unwrap_or(0) + counts.succeeded.unwrap_or(0));
@@ -623,7 +627,7 @@ fn start_deadline(job: &ValidJob, pod: &Pod) -> Option<Timestamp> {
 }
 
 /// How long until the first start deadline.
-fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
+fn next_deadline(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Option<Duration> {
     if is_true(&seen.status, CONDITION_RUNNING) {
         return None;
     }
@@ -632,7 +636,7 @@ fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration
 }
 
 /// The verdict on a failed Worker; the reason and message of an eviction are upstream's.
-fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> AttemptFailure {
+fn verdict(job: &ValidJob, seen: &ObservedState, index: usize, failure: PodFailure) -> AttemptFailure {
     let pod = worker_name(&job.name, index);
     let mut failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
     if let Some(advice) = elastic_advice(job) {
@@ -653,7 +657,7 @@ fn is_evicted(pod: &Pod) -> bool {
 }
 
 /// Whether the condition Failed marks the job as invalid.
-pub(crate) fn was_refused(seen: &Seen) -> bool {
+pub(crate) fn was_refused(seen: &ObservedState) -> bool {
     condition(&seen.status, CONDITION_FAILED)
         .is_some_and(|failed| failed.status == "True" && failed.reason.as_deref() == Some(REASON_VALIDATION))
 }

@@ -27,7 +27,7 @@ use crate::failure::launcher_failure;
 use crate::kept::Pod;
 use crate::notice::{Applied, ApplyFailure, Notice, Report};
 use crate::objects::record;
-use crate::observed::{LauncherEnd, Seen, is_failed, is_running, started_at};
+use crate::observed::{LauncherEnd, ObservedState, is_failed, is_running, started_at};
 use crate::outlook::{AttemptFailure, Outlook};
 use crate::planning::{Plan, after_failures, has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;
@@ -39,7 +39,13 @@ use diagnosis::{Cause, Gpus};
 
 /// Returns the status of a job after a pass, and what goes with it.
 #[must_use]
-pub fn report(job: &ValidJob, seen: &Seen, plan: &Plan, applied: &Applied, now: Timestamp) -> Report {
+pub fn report(
+    job: &ValidJob,
+    seen: &ObservedState,
+    plan: &Plan,
+    applied: &Applied,
+    now: Timestamp,
+) -> Report {
     let now = whole_seconds(now);
     let mut report = Report { status: seen.status.clone(), ..Report::default() };
     if plan.outlook == Outlook::Expired {
@@ -185,7 +191,7 @@ fn report_faults(job: &ValidJob, report: &mut Report, now: Timestamp) {
     }
 }
 
-fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
+fn report_created(job: &ValidJob, seen: &ObservedState, report: &mut Report, now: Timestamp) {
     if was_refused(seen) {
         let message = if job.faults.is_empty() { "The job is valid now." } else { "The job has begun." };
         let message = message.to_owned();
@@ -206,7 +212,7 @@ fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timesta
 }
 
 /// After the end only counts change: those of Workers that were cleaned up, and of a Launcher that was deleted.
-fn report_finished(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
+fn report_finished(job: &ValidJob, seen: &ObservedState, status: &mut MPIJobStatus) {
     let ended_early = was_ended_early(seen);
     if ended_early {
         let failed = status.replica_statuses.get(WORKER).and_then(|counts| counts.failed);
@@ -220,7 +226,13 @@ fn report_finished(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
     }
 }
 
-fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut Report, now: Timestamp) {
+fn report_progress(
+    job: &ValidJob,
+    seen: &ObservedState,
+    outlook: &Outlook,
+    report: &mut Report,
+    now: Timestamp,
+) {
     if report.status.start_time.is_none() && !job.suspended {
         report.status.start_time = Some(Time(now));
     }
@@ -255,7 +267,7 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
 
 /// The Launcher's counts. A pod that is being deleted counts as active until it is gone, because a queue gives away
 /// the quota of a job without active pods.
-fn launcher_progress(seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
+fn launcher_progress(seen: &ObservedState, outlook: &Outlook) -> ReplicaStatus {
     let pods = seen.launcher_pods.iter().chain(&seen.former_launcher_pods);
     let active = match outlook {
         Outlook::LauncherEnded | Outlook::Finished | Outlook::Expired => None,
@@ -266,7 +278,7 @@ fn launcher_progress(seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
 }
 
 /// The Workers' counts, by the same rule.
-fn worker_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
+fn worker_progress(job: &ValidJob, seen: &ObservedState, outlook: &Outlook) -> ReplicaStatus {
     match outlook {
         Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
         // Upstream ignores the Workers once the Launcher has ended.
@@ -301,7 +313,7 @@ fn report_suspension(job: &ValidJob, report: &mut Report, now: Timestamp) {
 }
 
 /// Reports that a node does not enforce the limits of the job's pods, if a pod's annotation or condition says so.
-fn report_limits(seen: &Seen, status: &mut MPIJobStatus, now: Timestamp) {
+fn report_limits(seen: &ObservedState, status: &mut MPIJobStatus, now: Timestamp) {
     let pods = || seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
     let plain = pods().any(|pod| {
         let mode = pod.metadata.annotations.as_ref().and_then(|notes| notes.get(ANNOTATION_NODE_MODE));
@@ -322,7 +334,7 @@ const NO_CGROUPS_MESSAGE: &str = "The node cannot use cgroups: memory and CPU li
 
 /// Reports the end of the Launcher's Job. A job whose Launcher succeeded did run: if that was never observed, Running
 /// is reported now, and the end with the next pass, which the status write triggers.
-fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
+fn report_launcher_end(job: &ValidJob, seen: &ObservedState, report: &mut Report, now: Timestamp) {
     let full_name = format!("{}/{}", job.namespace, job.name);
     match seen.launcher_end() {
         // If the job was suspended meanwhile, Running is False, and only its end is left to report.
@@ -459,13 +471,13 @@ fn close_running(job: &ValidJob, status: &mut MPIJobStatus, now: Timestamp) {
     set_condition(status, CONDITION_RUNNING, false, REASON_RUNNING, message, at);
 }
 
-fn launcher_counts(seen: &Seen) -> ReplicaStatus {
+fn launcher_counts(seen: &ObservedState) -> ReplicaStatus {
     let failed =
         seen.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.failed).filter(|n| *n > 0);
     ReplicaStatus { failed, ..ReplicaStatus::default() }
 }
 
-fn worker_counts(job: &ValidJob, seen: &Seen) -> ReplicaStatus {
+fn worker_counts(job: &ValidJob, seen: &ObservedState) -> ReplicaStatus {
     let pods: Vec<&Pod> = seen.by_index(job).into_iter().flatten().collect();
     ReplicaStatus {
         active: count(pods.iter().copied(), is_running),
@@ -480,7 +492,7 @@ fn count<'a>(pods: impl IntoIterator<Item = &'a Pod>, matches: impl Fn(&Pod) -> 
     i32::try_from(pods.into_iter().filter(|pod| matches(pod)).count()).ok().filter(|n| *n > 0)
 }
 
-fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
+fn count_workers(job: &ValidJob, seen: &ObservedState) -> WorkerCounts {
     let mut counts =
         WorkerCounts { of: i32::try_from(job.worker_count()).unwrap_or(i32::MAX), ..WorkerCounts::default() };
     let ended = is_finished(&seen.status) && seen.status.completion_time.is_some();
@@ -501,7 +513,7 @@ fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
 /// any more.
 fn report_waiting(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     outlook: &Outlook,
     failures: &[ApplyFailure],
     report: &mut Report,

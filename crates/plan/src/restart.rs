@@ -21,7 +21,7 @@ use crate::attempts::attempt_of;
 use crate::change::{Change, ChildKind, Target};
 use crate::kept::Pod;
 use crate::objects::worker_name;
-use crate::observed::Seen;
+use crate::observed::ObservedState;
 use crate::validate::{Avoidance, ValidJob, WorkerFailure};
 use diagnosis::{Cause, Moment, Retry};
 
@@ -59,7 +59,7 @@ fn is_of_started_worker(job: &ValidJob, failure: &Failure) -> bool {
 
 /// The deletions that clear away earlier attempts before anything new is created; `None` once nothing is left of them.
 /// A pod on a lost node will never report its end, so it is not waited for.
-pub(crate) fn clear(job: &ValidJob, seen: &Seen) -> Option<Vec<Change>> {
+pub(crate) fn clear(job: &ValidJob, seen: &ObservedState) -> Option<Vec<Change>> {
     let former = |metadata: &ObjectMeta| attempt_of(metadata) != job.attempt;
     let pods: Vec<&Pod> = seen.workers.iter().map(|pod| &**pod).filter(|pod| former(&pod.metadata)).collect();
     let launcher = seen.launcher.as_ref().filter(|launcher| former(&launcher.metadata));

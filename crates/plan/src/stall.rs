@@ -10,7 +10,7 @@ use semantics::is_ready;
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::failure::{pod_facts, world};
 use crate::notice::{Notice, Report};
-use crate::observed::{OutputRead, OutputSeen, Seen, is_running};
+use crate::observed::{ObservedState, OutputRead, OutputSeen, is_running};
 use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 use diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
@@ -24,7 +24,7 @@ const LOOK_SOONEST: Duration = Duration::from_secs(30);
 const LOOK_LATEST: Duration = Duration::from_secs(300);
 
 /// What the Launcher's output shows by now: as it was read in this pass, or else in an earlier one.
-pub(crate) fn output_shown(job: &ValidJob, seen: &Seen) -> Option<OutputSeen> {
+pub(crate) fn output_shown(job: &ValidJob, seen: &ObservedState) -> Option<OutputSeen> {
     let Some(OutputRead { looked, last, log }) = &seen.output_read else { return seen.output.clone() };
     let found = match log {
         None => seen.output.as_ref().and_then(|known| known.found.clone()),
@@ -39,7 +39,7 @@ pub(crate) fn output_shown(job: &ValidJob, seen: &Seen) -> Option<OutputSeen> {
 /// When the output of a running job is to be looked at again: once it may have been silent for the timeout.
 pub(crate) fn next_look(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     output: Option<&OutputSeen>,
     now: Timestamp,
 ) -> Option<Duration> {
@@ -57,7 +57,7 @@ pub(crate) fn next_look(
 
 /// Whether the Launcher's output has to be looked at, as the job may have been silent for the timeout.
 #[must_use]
-pub fn wants_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> bool {
+pub fn wants_look(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool {
     let output = seen.output.as_ref();
     let Some(silent) = last_sign(seen, output).map(|sign| elapsed(sign, now)) else { return false };
     let looked = output.map(|output| elapsed(output.looked, now));
@@ -72,20 +72,20 @@ fn pause(timeout: Duration, silent: Duration) -> Duration {
 /// Whether the last look at a silent job stays true while nothing more is printed: it found why the job hangs, or the job had
 /// been silent for long enough then that no more silence says more.
 #[must_use]
-pub fn is_conclusive(seen: &Seen) -> bool {
+pub fn is_conclusive(seen: &ObservedState) -> bool {
     let output = seen.output.as_ref();
     let Some((output, sign)) = output.zip(last_sign(seen, output)) else { return false };
     output.found.is_some() || elapsed(sign, output.looked).as_secs() >= STALL_SECONDS
 }
 
 /// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
-fn last_sign(seen: &Seen, output: Option<&OutputSeen>) -> Option<Timestamp> {
+fn last_sign(seen: &ObservedState, output: Option<&OutputSeen>) -> Option<Timestamp> {
     let since = running_since(seen)?;
     let printed = output.and_then(|output| output.last);
     Some(printed.map_or(since, |printed| printed.max(since)))
 }
 
-fn running_since(seen: &Seen) -> Option<Timestamp> {
+fn running_since(seen: &ObservedState) -> Option<Timestamp> {
     let running = condition(&seen.status, CONDITION_RUNNING).filter(|running| running.status == "True")?;
     Some(running.last_transition_time.as_ref()?.0)
 }
@@ -93,7 +93,7 @@ fn running_since(seen: &Seen) -> Option<Timestamp> {
 /// Sets and clears the condition.
 pub(crate) fn report_stall(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     output: Option<&OutputSeen>,
     report: &mut Report,
     now: Timestamp,
@@ -124,7 +124,7 @@ pub(crate) fn report_stall(
 }
 
 /// What the end of a silent job's output says of why it hangs; nothing where it says nothing that can be relied on.
-fn hang(job: &ValidJob, seen: &Seen, log: &str, silent: Duration) -> Option<Diagnosis> {
+fn hang(job: &ValidJob, seen: &ObservedState, log: &str, silent: Duration) -> Option<Diagnosis> {
     let ending = Ending::Running { silent_seconds: silent.as_secs() };
     let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
     diagnose(&Output::from(log), ending, &facts)
@@ -140,7 +140,7 @@ fn in_words(found: &Diagnosis) -> String {
 }
 
 /// What was looked at beside the output, and found.
-fn probed(job: &ValidJob, seen: &Seen, output: &OutputSeen) -> String {
+fn probed(job: &ValidJob, seen: &ObservedState, output: &OutputSeen) -> String {
     let launcher = if seen.launcher_pods.iter().any(is_running) { "is running" } else { "is not running" };
     let workers = seen.by_index(job);
     let silent: Vec<&str> = workers
@@ -195,10 +195,10 @@ mod tests {
         validate(&job).unwrap()
     }
 
-    fn running(since: Timestamp) -> Seen {
+    fn running(since: Timestamp) -> ObservedState {
         let running = json!({ "type": CONDITION_RUNNING, "status": "True", "lastTransitionTime": since });
         let status = serde_json::from_value(json!({ "conditions": [running] })).unwrap();
-        Seen { status, ..Seen::default() }
+        ObservedState { status, ..ObservedState::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::kept::Pod;
-use crate::observed::{LauncherRun, Seen, started_at};
+use crate::observed::{LauncherRun, ObservedState, started_at};
 use crate::validate::ValidJob;
 use semantics::kept::condition_since;
 
@@ -14,7 +14,7 @@ use semantics::kept::condition_since;
 /// it came from are gone.
 pub(crate) fn report_startup(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     run: Option<&LauncherRun>,
     status: &mut MPIJobStatus,
 ) {
@@ -38,7 +38,11 @@ fn fill(time: &mut Option<Time>, found: impl FnOnce() -> Option<Timestamp>) {
 }
 
 /// The time of the last Worker, once every Worker has one; for a job without Workers, the Launcher's.
-fn last_of(job: &ValidJob, seen: &Seen, time: impl Fn(&Pod) -> Option<Timestamp>) -> Option<Timestamp> {
+fn last_of(
+    job: &ValidJob,
+    seen: &ObservedState,
+    time: impl Fn(&Pod) -> Option<Timestamp>,
+) -> Option<Timestamp> {
     if job.worker_count() == 0 {
         return seen.launcher_pods.iter().filter_map(time).min();
     }

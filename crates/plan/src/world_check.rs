@@ -13,7 +13,7 @@ use crate::failure::world;
 use crate::kept::Pod;
 use crate::notice::{Notice, Report};
 use crate::objects::runs_agent;
-use crate::observed::Seen;
+use crate::observed::ObservedState;
 use crate::validate::ValidJob;
 use diagnosis::{Cause, Ending, Facts, Output, Placement, World, diagnose, placement, placement_by_agents};
 
@@ -23,7 +23,7 @@ const MOST_ASKED: usize = 32;
 /// Returns the Workers, each with its index, whose launch agents must be asked where the ranks of a successful run
 /// ran, because the job's output does not show it.
 #[must_use]
-pub fn agents_to_ask<'a>(job: &ValidJob, seen: &'a Seen) -> Vec<(usize, &'a Pod)> {
+pub fn agents_to_ask<'a>(job: &ValidJob, seen: &'a ObservedState) -> Vec<(usize, &'a Pod)> {
     let Some(world) = world(job).filter(|world| world.workers.len() > 1) else { return Vec::new() };
     let log = seen.success_log.as_deref().unwrap_or_default();
     if verdict(&world, log, &BTreeMap::new()).is_some() {

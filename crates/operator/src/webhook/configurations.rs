@@ -22,7 +22,7 @@ const TRIES: usize = 5;
 
 /// Where the webhook listens.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum WebhookAddress {
     /// At an address, such as `https://127.0.0.1:4433`.
     Url(String),
     /// Behind a Service's port 443.
@@ -37,7 +37,7 @@ pub enum Place {
 /// Returns both configurations. `authority` is the PEM that the API server trusts; empty if it is filled in later.
 #[must_use]
 pub fn configurations(
-    place: &Place,
+    address: &WebhookAddress,
     authority: &str,
 ) -> (MutatingWebhookConfiguration, ValidatingWebhookConfiguration) {
     let metadata = || ObjectMeta { name: Some(WEBHOOK_NAME.to_owned()), ..ObjectMeta::default() };
@@ -46,10 +46,10 @@ pub fn configurations(
         webhooks: Some(vec![MutatingWebhook {
             name: "default.mpijobs.training.opendatahub.io".to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: client_config(place, "/default", authority),
+            client_config: client_config(address, "/default", authority),
             failure_policy: Some("Ignore".to_owned()),
             match_policy: Some("Equivalent".to_owned()),
-            namespace_selector: Some(everywhere_but(place)),
+            namespace_selector: Some(everywhere_but(address)),
             reinvocation_policy: Some("Never".to_owned()),
             rules: rules(&["CREATE"]),
             side_effects: "None".to_owned(),
@@ -60,10 +60,10 @@ pub fn configurations(
     let validating = |name: &str, operations: &[&str], failure_policy: &str| ValidatingWebhook {
         name: format!("{name}.mpijobs.training.opendatahub.io"),
         admission_review_versions: vec!["v1".to_owned()],
-        client_config: client_config(place, "/validate", authority),
+        client_config: client_config(address, "/validate", authority),
         failure_policy: Some(failure_policy.to_owned()),
         match_policy: Some("Equivalent".to_owned()),
-        namespace_selector: Some(everywhere_but(place)),
+        namespace_selector: Some(everywhere_but(address)),
         rules: rules(operations),
         side_effects: "NoneOnDryRun".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
@@ -79,15 +79,15 @@ pub fn configurations(
     (mutating, validating)
 }
 
-fn client_config(place: &Place, path: &str, authority: &str) -> WebhookClientConfig {
+fn client_config(address: &WebhookAddress, path: &str, authority: &str) -> WebhookClientConfig {
     let ca_bundle = (!authority.is_empty()).then(|| ByteString(authority.as_bytes().to_vec()));
-    match place {
-        Place::Url(url) => WebhookClientConfig {
+    match address {
+        WebhookAddress::Url(url) => WebhookClientConfig {
             url: Some(format!("{url}{path}")),
             ca_bundle,
             ..WebhookClientConfig::default()
         },
-        Place::Service { namespace, name } => {
+        WebhookAddress::Service { namespace, name } => {
             let (namespace, name, path) = (namespace.clone(), name.clone(), Some(path.to_owned()));
             let service = Some(ServiceReference { namespace, name, path, port: Some(443) });
             WebhookClientConfig { service, ca_bundle, ..WebhookClientConfig::default() }
@@ -95,9 +95,9 @@ fn client_config(place: &Place, path: &str, authority: &str) -> WebhookClientCon
     }
 }
 
-fn everywhere_but(place: &Place) -> LabelSelector {
+fn everywhere_but(address: &WebhookAddress) -> LabelSelector {
     let mut left_out = vec!["kube-system".to_owned()];
-    if let Place::Service { namespace, .. } = place {
+    if let WebhookAddress::Service { namespace, .. } = address {
         left_out.push(namespace.clone());
     }
     let names = LabelSelectorRequirement {
@@ -124,8 +124,12 @@ fn rules(operations: &[&str]) -> Option<Vec<RuleWithOperations>> {
 ///
 /// # Errors
 /// If the API server refuses it or cannot be reached.
-pub async fn put_in_place(client: &Client, place: &Place, authority: &str) -> Result<(), kube::Error> {
-    let (mutating, validating) = configurations(place, authority);
+pub async fn put_in_place(
+    client: &Client,
+    address: &WebhookAddress,
+    authority: &str,
+) -> Result<(), kube::Error> {
+    let (mutating, validating) = configurations(address, authority);
     let (mutatings, validatings) = (Api::all(client.clone()), Api::all(client.clone()));
     tokio::try_join!(put(&mutatings, mutating), put(&validatings, validating)).map(|_| ())
 }

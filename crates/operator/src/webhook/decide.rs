@@ -61,7 +61,7 @@ pub(super) fn validate(request: &Request) -> Decision {
         request.old_object.as_ref().map(|old| plan::forbidden_changes(old, job)).unwrap_or_default();
     if !changes.is_empty() {
         let listed: Vec<String> = changes.iter().map(ToString::to_string).collect();
-        return Decision::refuse(422, "Invalid", listed.join("; "));
+        return Decision::deny(422, "Invalid", listed.join("; "));
     }
     match plan::validate(job) {
         Ok(valid) => {
@@ -74,11 +74,9 @@ pub(super) fn validate(request: &Request) -> Decision {
             let listed: Vec<String> = new.map(ToString::to_string).collect();
             match listed.is_empty() {
                 true => Decision::default(),
-                false => Decision::refuse(
-                    422,
-                    "Invalid",
-                    format!("Found validation errors: {}", listed.join("; ")),
-                ),
+                false => {
+                    Decision::deny(422, "Invalid", format!("Found validation errors: {}", listed.join("; ")))
+                }
             }
         }
     }
@@ -163,10 +161,10 @@ mod tests {
     #[test]
     fn every_fault_is_named_and_an_untouched_spec_passes() {
         let bad = job(&json!({ "backoffLimit": -1, "ttlSecondsAfterFinished": -1 }), 0);
-        let refusal = validate(&request("CREATE", None, Some(bad.clone()))).refusal.unwrap();
-        assert_eq!((refusal.code, refusal.reason), (422, "Invalid"));
+        let denial = validate(&request("CREATE", None, Some(bad.clone()))).denial.unwrap();
+        assert_eq!((denial.code, denial.reason), (422, "Invalid"));
         for path in ["backoffLimit", "ttlSecondsAfterFinished", "mpiReplicaSpecs[Worker].replicas"] {
-            assert!(refusal.message.contains(path), "{}", refusal.message);
+            assert!(denial.message.contains(path), "{}", denial.message);
         }
         let mut labelled = bad.clone();
         labelled["metadata"]["finalizers"] = json!([]);
@@ -178,16 +176,16 @@ mod tests {
         let old = job(&json!({}), 2);
         let mut new = old.clone();
         new["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["hostNetwork"] = json!(true);
-        let refusal = validate(&request("UPDATE", Some(old.clone()), Some(new))).refusal.unwrap();
-        assert_eq!((refusal.code, refusal.reason), (422, "Invalid"));
+        let denial = validate(&request("UPDATE", Some(old.clone()), Some(new))).denial.unwrap();
+        assert_eq!((denial.code, denial.reason), (422, "Invalid"));
         assert!(
-            refusal.message.contains("Worker].template.spec.hostNetwork: cannot be changed"),
-            "{refusal:?}"
+            denial.message.contains("Worker].template.spec.hostNetwork: cannot be changed"),
+            "{denial:?}"
         );
         let mut written_back = old.clone();
         let containers = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0";
         written_back.pointer_mut(containers).unwrap()["resources"] = json!({});
-        assert_eq!(validate(&request("UPDATE", Some(old), Some(written_back))).refusal, None);
+        assert_eq!(validate(&request("UPDATE", Some(old), Some(written_back))).denial, None);
     }
 
     #[test]
@@ -196,13 +194,13 @@ mod tests {
         let with = |annotations: Value| {
             let mut job = bad.clone();
             job["metadata"]["annotations"] = annotations;
-            validate(&request("UPDATE", Some(bad.clone()), Some(job))).refusal
+            validate(&request("UPDATE", Some(bad.clone()), Some(job))).denial
         };
         assert_eq!(with(json!({ "example.com/note": "seen" })), None);
         assert_eq!(with(json!({ api::ANNOTATION_START_TIMEOUT: "5m" })), None);
-        let refusal = with(json!({ api::ANNOTATION_START_TIMEOUT: "soon" })).unwrap();
-        assert!(refusal.message.contains(api::ANNOTATION_START_TIMEOUT), "{refusal:?}");
-        assert!(!refusal.message.contains("backoffLimit"), "{refusal:?}");
+        let denial = with(json!({ api::ANNOTATION_START_TIMEOUT: "soon" })).unwrap();
+        assert!(denial.message.contains(api::ANNOTATION_START_TIMEOUT), "{denial:?}");
+        assert!(!denial.message.contains("backoffLimit"), "{denial:?}");
     }
 
     #[test]

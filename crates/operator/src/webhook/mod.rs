@@ -20,7 +20,7 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use configurations::{Place, WEBHOOK_NAME, configurations, put_in_place, trust};
+pub use configurations::{WEBHOOK_NAME, WebhookAddress, configurations, put_in_place, trust};
 
 use crate::certificates::{Kept, Shown};
 use crate::serve::{Answer, serve, text, with_type};
@@ -94,14 +94,14 @@ impl Webhook {
 
     async fn validate(&self, request: &review::Request) -> Result<Decision, kube::Error> {
         let mut decision = decide::validate(request);
-        if decision.refusal.is_none() && decide::takes_place(request) {
+        if decision.denial.is_none() && decide::takes_place(request) {
             let verdict = self.quota.take(&request.namespace, &request.name, request.dry_run).await?;
             if let QuotaDecision::Full { running, limit } = verdict {
                 let message = format!("Quota exceeded: {running}/{limit} jobs running");
-                decision = Decision::refuse(403, "Forbidden", message);
+                decision = Decision::deny(403, "Forbidden", message);
             }
         }
-        let verdict = if decision.refusal.is_none() { "allowed" } else { "refused" };
+        let verdict = if decision.denial.is_none() { "allowed" } else { "refused" };
         self.vitals.metrics.review_answered(&request.operation, verdict);
         write_down(request, &decision, self.callers_are_proved);
         Ok(decision)
@@ -123,7 +123,7 @@ pub async fn on_loopback(
     (vitals, stop): (Vitals, CancellationToken),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-    let place = Place::Url(format!("https://{}", listener.local_addr()?));
+    let address = WebhookAddress::Url(format!("https://{}", listener.local_addr()?));
     let kept = Kept::make(&[Ipv4Addr::LOCALHOST.to_string()], Timestamp::now())?;
     let (shown, webhook) = (Shown::new(&kept)?, Webhook::new(client.clone(), namespace, vitals));
     let (webhook, acceptor) = match callers {
@@ -133,7 +133,7 @@ pub async fn on_loopback(
     let webhook = Arc::new(webhook);
     let answer = move |request| webhook.clone().answer(request);
     tokio::spawn(serve(listener, Some(acceptor), answer, stop));
-    put_in_place(installer, &place, &kept.authorities).await?;
+    put_in_place(installer, &address, &kept.authorities).await?;
     Ok(())
 }
 
@@ -154,8 +154,8 @@ fn write_down(request: &review::Request, decision: &Decision, caller_authenticat
         groups = request.user_info.groups.join(","),
         dry_run = request.dry_run,
         caller_authenticated,
-        allowed = decision.refusal.is_none(),
-        refusal = decision.refusal.as_ref().map(|refusal| refusal.message.as_str()),
+        allowed = decision.denial.is_none(),
+        refusal = decision.denial.as_ref().map(|denial| denial.message.as_str()),
         fields = decide::changed_fields(request).join(","),
         "admission"
     );

@@ -97,8 +97,8 @@ impl Quota {
         };
         let question = Question { namespace, job, limit, dry_run };
         match self.ask(&question).await? {
-            Outcome::Settled(verdict) => Ok(verdict),
-            Outcome::Waiting(ticket) => {
+            FirstAnswer::Settled(verdict) => Ok(verdict),
+            FirstAnswer::Waiting(ticket) => {
                 let verdict = self.wait(&question, ticket).await;
                 if !matches!(verdict, Ok(QuotaDecision::Free)) {
                     self.give_back(&question).await;
@@ -109,7 +109,7 @@ impl Quota {
     }
 
     /// Looks whether there is a place, and takes a ticket.
-    async fn ask(&self, question: &Question<'_>) -> Result<Outcome, kube::Error> {
+    async fn ask(&self, question: &Question<'_>) -> Result<FirstAnswer, kube::Error> {
         let mut asked = Instant::now();
         let readings = self.readings_of(question.namespace);
         let mut reading = readings.lock().await;
@@ -123,10 +123,10 @@ impl Quota {
             let running = jobs.running_but(question.job);
             let limit = question.limit;
             if running >= limit || question.job.len() > LONGEST_NAME {
-                return Ok(Outcome::Settled(QuotaDecision::Full { running, limit }));
+                return Ok(FirstAnswer::Settled(QuotaDecision::Full { running, limit }));
             }
             if question.dry_run {
-                return Ok(Outcome::Settled(QuotaDecision::Free));
+                return Ok(FirstAnswer::Settled(QuotaDecision::Free));
             }
             let goes_ahead = running + tickets.len() < limit;
             let number = tickets.values().map(|ticket| ticket.number + 1).max().unwrap_or(0);
@@ -143,9 +143,9 @@ impl Quota {
                     // Nobody else has written since the Lease was read, so the reading stays valid for waiting questions.
                     *lease = Some(written);
                     return Ok(if goes_ahead {
-                        Outcome::Settled(QuotaDecision::Free)
+                        FirstAnswer::Settled(QuotaDecision::Free)
                     } else {
-                        Outcome::Waiting(ticket)
+                        FirstAnswer::Waiting(ticket)
                     });
                 }
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
@@ -301,7 +301,7 @@ struct Question<'a> {
 }
 
 /// How a question was answered at first sight.
-enum Outcome {
+enum FirstAnswer {
     Settled(QuotaDecision),
     /// The last places are others' who are not stored yet; this is the ticket.
     Waiting(Ticket),

@@ -50,7 +50,7 @@ pub(super) struct UserInfo {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     /// Why the request is refused, if it is.
-    pub refusal: Option<Refusal>,
+    pub denial: Option<Denial>,
     /// Warnings for the user; each at most 256 bytes, because the API server cuts longer ones.
     pub warnings: Vec<String>,
     /// JSON patch operations (RFC 6902).
@@ -59,7 +59,7 @@ pub(super) struct Decision {
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Refusal {
+pub(super) struct Denial {
     /// An HTTP status code.
     pub code: u16,
     /// Kubernetes' reason for it.
@@ -68,15 +68,15 @@ pub(super) struct Refusal {
 }
 
 impl Decision {
-    pub(super) fn refuse(code: u16, reason: &'static str, message: String) -> Self {
-        Self { refusal: Some(Refusal { code, reason, message }), ..Self::default() }
+    pub(super) fn deny(code: u16, reason: &'static str, message: String) -> Self {
+        Self { denial: Some(Denial { code, reason, message }), ..Self::default() }
     }
 
     /// Returns the review to send back.
     pub(super) fn answer(&self, uid: &str) -> Value {
-        let mut response = json!({ "uid": uid, "allowed": self.refusal.is_none() });
-        if let Some(refusal) = &self.refusal {
-            response["status"] = json!(refusal);
+        let mut response = json!({ "uid": uid, "allowed": self.denial.is_none() });
+        if let Some(denial) = &self.denial {
+            response["status"] = json!(denial);
         }
         if !self.warnings.is_empty() {
             response["warnings"] = json!(self.warnings);

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use operator::Vitals;
 use operator::certificates::load_or_make;
-use operator::webhook::{Place, WEBHOOK_NAME, Webhook, on_loopback, put_in_place, trust};
+use operator::webhook::{WEBHOOK_NAME, Webhook, WebhookAddress, on_loopback, put_in_place, trust};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -353,8 +353,8 @@ async fn replicas_share_a_certificate_and_renew_it_in_time() {
     let secret = stage.api::<Secret>().get("tls").await.unwrap();
     assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
 
-    let place = Place::Service { namespace: "team".to_owned(), name: "mpi-operator".to_owned() };
-    put_in_place(&stage.client, &place, "").await.unwrap();
+    let address = WebhookAddress::Service { namespace: "team".to_owned(), name: "mpi-operator".to_owned() };
+    put_in_place(&stage.client, &address, "").await.unwrap();
     trust(&stage.client, &renewed.authorities).await.unwrap();
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(stage.client.clone());
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(stage.client.clone());

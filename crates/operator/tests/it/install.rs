@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions::is_crd_established};
-use operator::webhook::{Place, configurations};
+use operator::webhook::{WebhookAddress, configurations};
 use serde_json::{Value, json};
 
 use crate::program::{PATIENCE, Site};
@@ -18,8 +18,9 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
 #[test]
 fn generated_webhook_configurations() {
-    let place = Place::Service { namespace: "mpi-operator".to_owned(), name: "mpi-operator".to_owned() };
-    let (mutating, validating) = configurations(&place, "");
+    let address =
+        WebhookAddress::Service { namespace: "mpi-operator".to_owned(), name: "mpi-operator".to_owned() };
+    let (mutating, validating) = configurations(&address, "");
     let generated = format!(
         "# Generated from crates/operator by `cargo xtask gen`; do not edit. The operator fills in its authority.\n{}---\n{}",
         serde_saphyr::to_string(&mutating).unwrap(),

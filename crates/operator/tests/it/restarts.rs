@@ -1,7 +1,7 @@
 //! Gang restarts: whatever failure hits a gang at whatever moment of its start, even if the operator is killed
 //! meanwhile. A user's error ends a job at every moment, and so does one failure more than the job allows.
 
-use api::Outcome;
+use api::AttemptOutcome;
 use futures::future::join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -135,7 +135,7 @@ async fn a_misfortune_at_any_moment_restarts_the_gang_though_the_operator_is_kil
         stage.complete_launcher("pi").await;
         let status = stage.until_true("pi", "Succeeded").await;
         let attempts: Vec<_> = status.attempts.iter().map(|it| (it.outcome, it.reason.as_deref())).collect();
-        let expected = [(Outcome::Failed, Some(fate.cause())), (Outcome::Succeeded, None)];
+        let expected = [(AttemptOutcome::Failed, Some(fate.cause())), (AttemptOutcome::Succeeded, None)];
         assert_eq!(attempts, expected, "{moment:?} {fate:?}");
         let record: ConfigMap = stage.api().get("pi-attempt-1").await.unwrap();
         assert_eq!(record.data.unwrap()["reason"], fate.cause(), "{moment:?} {fate:?}");
@@ -171,7 +171,7 @@ async fn no_misfortune_restarts_a_gang_more_often_than_the_job_allows() {
         let status = stage.until_true("pi", "Failed").await;
         assert_eq!(status.failure.unwrap().reason, fate.cause());
         let outcomes: Vec<_> = status.attempts.iter().map(|it| it.outcome).collect();
-        assert_eq!(outcomes, [Outcome::Failed, Outcome::Failed], "{fate:?}");
+        assert_eq!(outcomes, [AttemptOutcome::Failed, AttemptOutcome::Failed], "{fate:?}");
     }))
     .await;
 }

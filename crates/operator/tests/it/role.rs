@@ -25,7 +25,7 @@ use operator::Vitals;
 use operator::certificates::load_or_make;
 use operator::lease::{LEASE_DURATION, Lease};
 use operator::monitor::{Access, Reviewer, answer_metrics};
-use operator::webhook::{Place, Webhook, put_in_place, trust};
+use operator::webhook::{Webhook, WebhookAddress, put_in_place, trust};
 use plan::Gang;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -40,13 +40,13 @@ const HOME: &str = "mpi-operator";
 const NEVER_ASKED: (&str, &str, &str) = ("update", "kubeflow.org", "mpijobs/finalizers");
 
 /// A verb, a group and a resource.
-type Call = (String, String, String);
+type Permission = (String, String, String);
 
 /// The API with the operator's service account, and a record of its requests.
 #[derive(Clone)]
 struct Recorded {
     inner: Endpoint,
-    calls: Arc<Mutex<BTreeSet<Call>>>,
+    calls: Arc<Mutex<BTreeSet<Permission>>>,
     refused: Arc<Mutex<Vec<String>>>,
 }
 
@@ -75,7 +75,7 @@ impl Service<Request<Body>> for Recorded {
 }
 
 /// `None` for discovery, which everybody may read.
-fn name_call(request: &Request<Body>) -> Option<Call> {
+fn name_call(request: &Request<Body>) -> Option<Permission> {
     let parts: Vec<&str> = request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match parts.as_slice() {
         ["api", _, rest @ ..] => ("", rest),
@@ -115,7 +115,7 @@ fn deployed(part: &str) -> Vec<Value> {
 }
 
 /// Returns what they grant.
-fn granted(documents: &[Value]) -> BTreeSet<Call> {
+fn granted(documents: &[Value]) -> BTreeSet<Permission> {
     let mut granted = BTreeSet::new();
     let words = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
@@ -298,8 +298,8 @@ async fn serve(stage: &Stage, client: &Client) {
     let lease = Lease::new(client.clone(), HOME, LEASE_DURATION).unwrap();
     lease.acquire().await;
     lease.release().await;
-    let place = Place::Service { namespace: HOME.to_owned(), name: HOME.to_owned() };
-    put_in_place(&stage.client, &place, "").await.unwrap();
+    let address = WebhookAddress::Service { namespace: HOME.to_owned(), name: HOME.to_owned() };
+    put_in_place(&stage.client, &address, "").await.unwrap();
     let now = jiff::Timestamp::now();
     let names = ["mpi-operator.mpi-operator.svc".to_owned()];
     for days in [0, 300] {
@@ -345,9 +345,9 @@ async fn the_role_is_what_is_asked_for() {
     let (verb, group, resource) = NEVER_ASKED;
     assert!(granted.remove(&(verb.to_owned(), group.to_owned(), resource.to_owned())));
     let asked = account.recorded.calls.lock().unwrap().clone();
-    let unused: Vec<&Call> = granted.difference(&asked).collect();
+    let unused: Vec<&Permission> = granted.difference(&asked).collect();
     assert!(unused.is_empty(), "the role grants what was never asked for: {unused:#?}");
-    let beyond: Vec<&Call> = asked.difference(&granted).collect();
+    let beyond: Vec<&Permission> = asked.difference(&granted).collect();
     assert!(beyond.is_empty(), "asked for and granted by another role only: {beyond:#?}");
     for verb in ["list", "watch"] {
         assert!(
@@ -422,8 +422,8 @@ async fn the_roles_of_gangs_are_what_is_asked_for() {
         assert_eq!(account.refused(), Vec::<String>::new(), "{part} grants too little");
         let asked = account.recorded.calls.lock().unwrap().clone();
         let of_gangs =
-            |(_, _, resource): &Call| ["podgroups", "priorityclasses"].contains(&resource.as_str());
-        let asked: BTreeSet<Call> = asked.into_iter().filter(of_gangs).collect();
+            |(_, _, resource): &Permission| ["podgroups", "priorityclasses"].contains(&resource.as_str());
+        let asked: BTreeSet<Permission> = asked.into_iter().filter(of_gangs).collect();
         assert_eq!(asked, granted(&documents), "{part}: asked for, and granted");
     }
 }

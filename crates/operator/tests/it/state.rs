@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use api::{MPIJob, Outcome};
+use api::{AttemptOutcome, MPIJob};
 use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -92,7 +92,7 @@ async fn phases_of_the_start_and_attempts_ride_on_writes_that_happen_anyway() {
     let known = [&startup.queued, &startup.scheduled, &startup.pulled, &startup.ready, &startup.launched];
     assert!(known.iter().all(|time| time.is_some()), "{startup:?}");
     let [attempt] = &status.attempts[..] else { panic!("one attempt: {:?}", status.attempts) };
-    assert_eq!((attempt.number, attempt.outcome), (1, Outcome::Succeeded));
+    assert_eq!((attempt.number, attempt.outcome), (1, AttemptOutcome::Succeeded));
     assert_eq!(
         (&attempt.start_time, &attempt.completion_time),
         (&status.start_time, &status.completion_time)
@@ -111,7 +111,7 @@ async fn a_failed_attempt_records_its_cause_and_exit_code() {
     stage.set_pod("pi-worker-1", ended("main", "Failed", 137)).await;
     let status = stage.until_true("pi", "Failed").await;
     let attempt = status.attempts.last().unwrap();
-    assert_eq!((attempt.outcome, attempt.exit_code), (Outcome::Failed, Some(137)));
+    assert_eq!((attempt.outcome, attempt.exit_code), (AttemptOutcome::Failed, Some(137)));
     assert_eq!(attempt.reason.as_deref(), Some("WorkerLost"));
 }
 

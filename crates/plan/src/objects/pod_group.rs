@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{metadata, watched_labels};
 use semantics::{Amounts, Quantity};
 
-use crate::observed::Seen;
+use crate::observed::ObservedState;
 use crate::validate::{LauncherCreation, ValidJob};
 
 /// The annotation by which Volcano finds a pod's group.
@@ -69,7 +69,7 @@ pub struct PodGroup {
 }
 
 /// The PodGroup of a job.
-pub(crate) fn pod_group(job: &ValidJob, seen: &Seen, gang: &Gang) -> PodGroup {
+pub(crate) fn pod_group(job: &ValidJob, seen: &ObservedState, gang: &Gang) -> PodGroup {
     let (group, version) = gang.api();
     let spec = match gang {
         Gang::Volcano => volcano_spec(job, seen),
@@ -84,7 +84,7 @@ pub(crate) fn pod_group(job: &ValidJob, seen: &Seen, gang: &Gang) -> PodGroup {
     }
 }
 
-fn volcano_spec(job: &ValidJob, seen: &Seen) -> Vec<(&'static str, Value)> {
+fn volcano_spec(job: &ValidJob, seen: &ObservedState) -> Vec<(&'static str, Value)> {
     let policy = &job.scheduling;
     let queue = policy.queue.as_deref().filter(|queue| !queue.is_empty()).or(job.volcano_queue.as_deref());
     let mut spec = vec![("minMember", json!(min_member(job)))];
@@ -94,7 +94,7 @@ fn volcano_spec(job: &ValidJob, seen: &Seen) -> Vec<(&'static str, Value)> {
     spec
 }
 
-fn plugins_spec(job: &ValidJob, seen: &Seen) -> Vec<(&'static str, Value)> {
+fn plugins_spec(job: &ValidJob, seen: &ObservedState) -> Vec<(&'static str, Value)> {
     let timeout = job.scheduling.schedule_timeout_seconds.unwrap_or(0);
     let mut spec = vec![("minMember", json!(min_member(job))), ("scheduleTimeoutSeconds", json!(timeout))];
     let resources = min_resources(job, seen).filter(|sum| sum.as_object().is_some_and(|sum| !sum.is_empty()));
@@ -158,7 +158,7 @@ pub fn deciding_classes(job: &ValidJob) -> Vec<String> {
 /// What must be free before the gang starts: the policy's `minResources`, else the sum over the containers of the
 /// counted pods. If there are more pods than the minimum, the role of lower priority, or the Workers at equal
 /// priority, counts as the minimum less one, as upstream.
-fn min_resources(job: &ValidJob, seen: &Seen) -> Option<Value> {
+fn min_resources(job: &ValidJob, seen: &ObservedState) -> Option<Value> {
     if let Some(given) = &job.scheduling.min_resources {
         return Some(json!(given));
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{metadata, watched_labels};
 use crate::conditions::condition;
-use crate::observed::{LauncherRun, Recorded, Seen};
+use crate::observed::{LauncherRun, ObservedState, Recorded};
 use crate::outlook::Outlook;
 use crate::validate::ValidJob;
 
@@ -22,7 +22,7 @@ const LONGEST_VALUE_BYTES: usize = 2 * 1024;
 /// Returns the record of an attempt that ended with this outlook, Launcher's run and status; `None` if it did not fail.
 pub(crate) fn record(
     job: &ValidJob,
-    seen: &Seen,
+    seen: &ObservedState,
     outlook: &Outlook,
     run: Option<&LauncherRun>,
     status: &MPIJobStatus,

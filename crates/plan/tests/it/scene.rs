@@ -14,7 +14,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
-    Change, Child, ChildKind, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob, kept,
+    Change, Child, ChildKind, Launch, LauncherRun, ObservedState, PodGroup, SecretSeen, Settings, ValidJob,
+    kept,
 };
 use serde::Deserialize;
 
@@ -169,9 +170,9 @@ pub fn settings(scene: &Scene) -> Settings {
 }
 
 /// The scene as the operator would have observed it.
-pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
+pub fn seen(scene: &Scene, job: &ValidJob) -> ObservedState {
     let status = scene.job.status.clone().unwrap_or_default();
-    let mut seen = Seen::default();
+    let mut seen = ObservedState::default();
     let mut fresh = job.clone();
     fresh.suspended = false;
     fresh.faults.clear();
@@ -223,7 +224,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     seen
 }
 
-fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene>) {
+fn add_launcher(seen: &mut ObservedState, mut launcher: Job, scene: Option<&LauncherScene>) {
     let none = LauncherScene::default();
     let scene = scene.unwrap_or(&none);
     if scene.absent {

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use plan::{Change, ChildKind, Seen};
+use plan::{Change, ChildKind, ObservedState};
 use serde_json::Value;
 
 use crate::golden::show_child;
@@ -36,7 +36,7 @@ fn objects_are_upstreams_but_for_what_is_added() {
 /// The objects of a job's first pass, without our additions.
 fn made_of(scene: &Scene) -> Vec<Value> {
     let job = plan::validate(&scene.job).unwrap();
-    let plan = plan::plan(&job, &Seen::default(), &settings(scene), scene.now);
+    let plan = plan::plan(&job, &ObservedState::default(), &settings(scene), scene.now);
     let created = plan.changes.iter().flatten().filter_map(|change| match change {
         Change::Create(child) if child.kind() != ChildKind::Secret => Some(show_child(child)),
         _ => None,
