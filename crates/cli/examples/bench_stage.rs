@@ -21,14 +21,14 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The number of concurrent requests.
 const CONCURRENCY: usize = 32;
 /// The number of lines generated and sent together.
 const CHUNK_LINES: usize = 500;
 
-fn main() -> Outcome<()> {
+fn main() -> Fallible<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [folder, counts, pods, lines] = &words[..] else {
         return Err("usage: bench_stage FOLDER JOBS,JOBS,… PODS LINES".into());
@@ -38,7 +38,7 @@ fn main() -> Outcome<()> {
     runtime.block_on(serve(Path::new(folder), &counts, pods.parse()?, lines.parse()?))
 }
 
-async fn serve(folder: &Path, counts: &[usize], pods: usize, lines: usize) -> Outcome<()> {
+async fn serve(folder: &Path, counts: &[usize], pods: usize, lines: usize) -> Fallible<()> {
     let cluster =
         Cluster::start(Options { controllers: false, ..Options::new(folder.join("state")) }).await?;
     let client = cluster.client();
@@ -56,7 +56,7 @@ async fn serve(folder: &Path, counts: &[usize], pods: usize, lines: usize) -> Ou
     Ok(())
 }
 
-async fn namespace(client: &Client, name: &str) -> Outcome<()> {
+async fn namespace(client: &Client, name: &str) -> Fallible<()> {
     let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     Ok(())
@@ -72,7 +72,7 @@ fn job(name: &str, workers: usize) -> Value {
             "Launcher": {"replicas": 1, "template": template}, "Worker": {"replicas": workers, "template": template}}}})
 }
 
-async fn put_job(client: &Client, namespace: &str, job: Value) -> Outcome<()> {
+async fn put_job(client: &Client, namespace: &str, job: Value) -> Fallible<()> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &jobs::Kind::MpiJob.resource());
     let name = job["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -86,7 +86,7 @@ async fn put_job(client: &Client, namespace: &str, job: Value) -> Outcome<()> {
     Ok(())
 }
 
-async fn many_jobs(client: &Client, count: usize) -> Outcome<()> {
+async fn many_jobs(client: &Client, count: usize) -> Fallible<()> {
     let place = format!("jobs-{count}");
     namespace(client, &place).await?;
     stream::iter(0..count)
@@ -96,7 +96,7 @@ async fn many_jobs(client: &Client, count: usize) -> Outcome<()> {
         .await
 }
 
-async fn chatty_job(client: &Client, pods: usize) -> Outcome<()> {
+async fn chatty_job(client: &Client, pods: usize) -> Fallible<()> {
     namespace(client, "logs").await?;
     put_job(client, "logs", job("chatty", pods)).await?;
     let api: Api<Pod> = Api::namespaced(client.clone(), "logs");

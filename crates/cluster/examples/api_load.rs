@@ -25,7 +25,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The namespace of all pods.
 const NAMESPACE: &str = "load";
@@ -42,7 +42,7 @@ const CHANGES: usize = 200;
 /// The timeout after which an event counts as lost.
 const LOST: Duration = Duration::from_secs(20);
 
-fn main() -> Outcome<()> {
+fn main() -> Fallible<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -56,7 +56,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-async fn serve(durable: bool, folder: &str) -> Outcome<()> {
+async fn serve(durable: bool, folder: &str) -> Fallible<()> {
     let options = Options { durable, controllers: false, ..Options::new(folder) };
     let cluster = Cluster::start(options).await?;
     let path = Path::new(folder).join("kubeconfig");
@@ -68,14 +68,14 @@ async fn serve(durable: bool, folder: &str) -> Outcome<()> {
 }
 
 /// Returns a client with a connection of its own.
-async fn client(path: &str) -> Outcome<Client> {
+async fn client(path: &str) -> Fallible<Client> {
     let kubeconfig = Kubeconfig::read_from(path)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
 /// A pod like the Worker of an MPI job, of about 1.5 KB.
-fn pod(number: usize) -> Outcome<Pod> {
+fn pod(number: usize) -> Fallible<Pod> {
     let name = format!("load-worker-{number}");
     let variables: Vec<Value> = (0..8)
         .map(|index| json!({"name": format!("VARIABLE_{index}"), "value": "a value of some length"}))
@@ -98,7 +98,7 @@ fn pod(number: usize) -> Outcome<Pod> {
     }))?)
 }
 
-async fn load(path: &str, count: usize) -> Outcome<()> {
+async fn load(path: &str, count: usize) -> Fallible<()> {
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {
         clients.push(client(path).await?);
@@ -115,7 +115,7 @@ async fn load(path: &str, count: usize) -> Outcome<()> {
             let api = api(number);
             async move {
                 api.create(&PostParams::default(), &pod(number)?).await?;
-                Outcome::Ok(())
+                Fallible::Ok(())
             }
         })
         .buffer_unordered(CONCURRENCY)
@@ -148,7 +148,7 @@ async fn load(path: &str, count: usize) -> Outcome<()> {
 }
 
 /// Creates idle pods, and waits until the node reports all of them as running.
-async fn start_pods(path: &str, count: usize) -> Outcome<()> {
+async fn start_pods(path: &str, count: usize) -> Fallible<()> {
     let client = client(path).await?;
     make_namespace(&client).await?;
     let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
@@ -159,7 +159,7 @@ async fn start_pods(path: &str, count: usize) -> Outcome<()> {
             let (pods, spec) = (pods.clone(), idle_pod(number));
             async move {
                 pods.create(&PostParams::default(), &spec?).await?;
-                Outcome::Ok(())
+                Fallible::Ok(())
             }
         })
         .buffer_unordered(CONCURRENCY)
@@ -173,14 +173,14 @@ async fn start_pods(path: &str, count: usize) -> Outcome<()> {
                 running.extend(pod.metadata.name);
             }
         }
-        Outcome::Ok(())
+        Fallible::Ok(())
     };
     tokio::try_join!(created, all_run)?;
     println!("{}", json!({"pods": count, "seconds": began.elapsed().as_secs_f64()}));
     Ok(())
 }
 
-fn idle_pod(number: usize) -> Outcome<Pod> {
+fn idle_pod(number: usize) -> Fallible<Pod> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": format!("idle-{number}")},
         "spec": {
@@ -194,7 +194,7 @@ fn rate(count: usize, began: Instant) -> f64 {
     count as f64 / began.elapsed().as_secs_f64()
 }
 
-async fn make_namespace(client: &Client) -> Outcome<()> {
+async fn make_namespace(client: &Client) -> Fallible<()> {
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&PostParams::default(), &namespace).await?;
@@ -203,7 +203,7 @@ async fn make_namespace(client: &Client) -> Outcome<()> {
 
 /// Returns, for each watcher and change, the milliseconds from the request until the watcher has the event;
 /// sorted.
-async fn watch(path: &str, api: &Api<Pod>, changes: usize) -> Outcome<Vec<f64>> {
+async fn watch(path: &str, api: &Api<Pod>, changes: usize) -> Fallible<Vec<f64>> {
     let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
     let now = now.unwrap_or_default();
     let (sender, mut seen) = mpsc::channel::<(String, Instant)>(WATCHERS * 2);

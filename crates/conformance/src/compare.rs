@@ -12,7 +12,7 @@ const MAX_PER_ANSWER: usize = 12;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Differences {
     /// The unknown differences of the first answer that has any.
     pub unknown: Vec<Difference>,
     /// The names of the known differences that occurred.
@@ -21,8 +21,8 @@ pub struct Outcome {
 
 /// Compares answers in order, up to the first one with an unknown difference or another code: after a write that
 /// succeeded on one side only, further answers are not comparable.
-pub fn compare(program: &Program, real: &[Answer], ours: &[Answer], list: &[Known]) -> Outcome {
-    let mut outcome = Outcome::default();
+pub fn compare(program: &Program, real: &[Answer], ours: &[Answer], list: &[Known]) -> Differences {
+    let mut outcome = Differences::default();
     for ((step, real), ours) in program.steps.iter().zip(real).zip(ours) {
         let found = differences(step, real, ours);
         for difference in &found {

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::compare::{Outcome, compare};
+use crate::compare::{Differences, compare};
 use crate::difference::Difference;
 use crate::known::Known;
 use crate::normal::normalise;
@@ -120,8 +120,8 @@ impl Twins {
     ///
     /// # Errors
     /// As [`Twins::both`].
-    pub async fn difference(&self, program: &Program) -> Result<Outcome, String> {
-        let mut outcome = Outcome::default();
+    pub async fn difference(&self, program: &Program) -> Result<Differences, String> {
+        let mut outcome = Differences::default();
         for _ in 0..TRIES {
             let (real, ours) = self.both(program).await?;
             outcome = compare(program, &real, &ours, &self.list);
@@ -184,7 +184,7 @@ pub async fn run(twins: Arc<Twins>, plan: Plan) -> Result<Report, String> {
 }
 
 impl Report {
-    fn take(&mut self, seed: u64, outcome: Outcome) {
+    fn take(&mut self, seed: u64, outcome: Differences) {
         let mut met = outcome.known;
         met.sort();
         met.dedup();

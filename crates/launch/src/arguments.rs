@@ -51,12 +51,12 @@ pub enum Request {
     /// Print the help.
     Help,
     /// Run a command on a host.
-    Call(Call),
+    RemoteCommand(RemoteCommand),
 }
 
 /// A command to run on a host.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct RemoteCommand {
     /// The host, without the user's name.
     pub host: String,
     /// The command: one line for `/bin/sh -c`.
@@ -111,11 +111,11 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageFault> {
         [b"install", directory] => {
             Ok(Request::Install(PathBuf::from(OsString::from_vec(directory.to_vec()))))
         }
-        call => parse_call(call).map(Request::Call),
+        call => parse_remote_command(call).map(Request::RemoteCommand),
     }
 }
 
-fn parse_call(words: &[&[u8]]) -> Result<Call, UsageFault> {
+fn parse_remote_command(words: &[&[u8]]) -> Result<RemoteCommand, UsageFault> {
     let mut options = Options { without_stdin: false };
     // As with OpenSSH, options may come before and after the host. The first word that is not an option begins the
     // command.
@@ -126,7 +126,7 @@ fn parse_call(words: &[&[u8]]) -> Result<Call, UsageFault> {
     if rest.is_empty() {
         return Err(UsageFault::NoCommand(host));
     }
-    Ok(Call { host, command: rest.join(&b' '), without_stdin: options.without_stdin })
+    Ok(RemoteCommand { host, command: rest.join(&b' '), without_stdin: options.without_stdin })
 }
 
 struct Options {
@@ -192,7 +192,7 @@ mod tests {
 
     fn call(line: &str) -> (String, String, bool) {
         match parsed(line) {
-            Ok(Request::Call(call)) => {
+            Ok(Request::RemoteCommand(call)) => {
                 (call.host, String::from_utf8(call.command).unwrap(), call.without_stdin)
             }
             other => panic!("{line}: {other:?}"),

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Request::Install(directory) => code_of(install::install(&directory)),
         Request::Ready => code_of(ready::ready(&settings)),
         Request::Serve => code_of(serve::serve(&settings)),
-        Request::Call(call) => match client::call(&call, &settings) {
+        Request::RemoteCommand(call) => match client::call(&call, &settings) {
             Ok(code) => ExitCode::from(code),
             Err(fault) => {
                 report::line(&fault.to_string());

@@ -13,7 +13,7 @@ const PATIENCE_SECONDS: &str = "120";
 
 /// The result of `cargo deny check advisories`.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum AdvisoryResult {
     /// No advisory affects the dependencies.
     Clean,
     /// There is no database, for this reason.
@@ -38,9 +38,9 @@ pub fn check(deny: &Path) -> Result<(), Stop> {
             .map_err(|error| Stop::plain(format!("cargo-deny could not be started: {error}")))?;
         let text = String::from_utf8_lossy(&output.stderr);
         match outcome(output.status.code(), &text) {
-            Outcome::Clean => return Ok(()),
-            Outcome::NoDatabase(reason) => reasons.push(reason),
-            Outcome::Found => {
+            AdvisoryResult::Clean => return Ok(()),
+            AdvisoryResult::NoDatabase(reason) => reasons.push(reason),
+            AdvisoryResult::Found => {
                 return Err(Stop::new(
                     format!("cargo deny check advisories failed:\n{}", text.trim_end()),
                     "update the dependency (`cargo update --package NAME`), or record in deny.toml why the advisory does not apply",
@@ -54,7 +54,7 @@ pub fn check(deny: &Path) -> Result<(), Stop> {
 }
 
 /// `timeout` exits with 124 when the time is over. Without a database, cargo-deny names it in its output.
-fn outcome(code: Option<i32>, text: &str) -> Outcome {
+fn outcome(code: Option<i32>, text: &str) -> AdvisoryResult {
     const WITHOUT: [&str; 3] = [
         "failed to fetch advisory database",
         "failed to load advisory database",
@@ -62,14 +62,14 @@ fn outcome(code: Option<i32>, text: &str) -> Outcome {
     ];
     let without = text.lines().find(|line| WITHOUT.iter().any(|words| line.contains(words)));
     match (code, without) {
-        (Some(0), _) => Outcome::Clean,
-        (Some(124 | 137), _) => Outcome::NoDatabase(format!("no answer within {PATIENCE_SECONDS} s")),
+        (Some(0), _) => AdvisoryResult::Clean,
+        (Some(124 | 137), _) => AdvisoryResult::NoDatabase(format!("no answer within {PATIENCE_SECONDS} s")),
         (_, Some(line)) => {
             let start = line.find("failed to").unwrap_or(0);
             let reason = line[start..].split(" with cli").next().unwrap_or_default();
-            Outcome::NoDatabase(reason.to_owned())
+            AdvisoryResult::NoDatabase(reason.to_owned())
         }
-        _ => Outcome::Found,
+        _ => AdvisoryResult::Found,
     }
 }
 
@@ -81,18 +81,18 @@ mod tests {
     fn a_missing_database_does_not_count_as_clean() {
         let unreachable = "2026-11-22 06:24:07 [ERROR] failed to fetch advisory database https://example.org/db with cli: failed to clone: [\"clone\"]\nCloning into '/x'...\n";
         let said = "failed to fetch advisory database https://example.org/db".to_owned();
-        assert_eq!(outcome(Some(1), unreachable), Outcome::NoDatabase(said));
+        assert_eq!(outcome(Some(1), unreachable), AdvisoryResult::NoDatabase(said));
         let never_fetched =
             "[ERROR] failed to get 'FETCH_HEAD' metadata: failed to get HEAD timestamp: [\"-C\"]\n";
-        assert!(matches!(outcome(Some(1), never_fetched), Outcome::NoDatabase(_)));
-        assert!(matches!(outcome(Some(124), ""), Outcome::NoDatabase(_)));
+        assert!(matches!(outcome(Some(1), never_fetched), AdvisoryResult::NoDatabase(_)));
+        assert!(matches!(outcome(Some(124), ""), AdvisoryResult::NoDatabase(_)));
     }
 
     #[test]
     fn an_advisory_is_a_failure() {
         let found =
             "error[vulnerability]: Use-after-free in example\n  = ID: RUSTSEC-2099-0001\nadvisories FAILED\n";
-        assert_eq!(outcome(Some(1), found), Outcome::Found);
-        assert_eq!(outcome(Some(0), ""), Outcome::Clean);
+        assert_eq!(outcome(Some(1), found), AdvisoryResult::Found);
+        assert_eq!(outcome(Some(0), ""), AdvisoryResult::Clean);
     }
 }

@@ -36,7 +36,7 @@ struct Spec {
 }
 
 /// The result of a spec.
-struct Outcome {
+struct SpecResult {
     passed: bool,
     seconds: f64,
 }
@@ -129,7 +129,7 @@ fn judge(specs: &[Spec], runner: &Runner) -> Result<(), Stop> {
 }
 
 impl Runner {
-    fn run(&self, name: &str) -> Outcome {
+    fn run(&self, name: &str) -> SpecResult {
         let started = Instant::now();
         let output = Command::new(&self.program)
             .args(["--provider=skeleton", "--ginkgo.v", "--ginkgo.no-color", TIMEOUT])
@@ -147,7 +147,7 @@ impl Runner {
         let _ = fs::write(self.folder.join(format!("{file}.log")), &said);
         // Without this, a name that matches no spec would count as passed.
         let ran = String::from_utf8_lossy(&said).contains("Ran 1 of");
-        Outcome { passed: ended_well && ran, seconds: started.elapsed().as_secs_f64() }
+        SpecResult { passed: ended_well && ran, seconds: started.elapsed().as_secs_f64() }
     }
 }
 

@@ -226,9 +226,9 @@ async fn start(
     match Cluster::start(options(home, up, images, port)?).await {
         Ok(cluster) => Ok(cluster),
         Err(cluster::Error::Listen { .. }) if up.port == 0 && port != 0 => {
-            Cluster::start(options(home, up, images, 0)?).await.map_err(|error| explain(home, error))
+            Cluster::start(options(home, up, images, 0)?).await.map_err(|error| start_failure(home, error))
         }
-        Err(error) => Err(explain(home, error)),
+        Err(error) => Err(start_failure(home, error)),
     }
 }
 
@@ -261,7 +261,7 @@ fn options(
     Ok(options)
 }
 
-fn explain(home: &Home, error: cluster::Error) -> Failure {
+fn start_failure(home: &Home, error: cluster::Error) -> Failure {
     match error {
         cluster::Error::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Failure::new(

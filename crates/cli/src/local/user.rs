@@ -52,23 +52,23 @@ pub async fn run(console: &Console, global: &Global, user: &User) -> Result<u8, 
 
 /// Where a role applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum RoleScope {
     Everywhere,
     In(Vec<String>),
 }
 
-fn place(global: &Global, user: &User) -> Result<Place, Failure> {
+fn role_scope(global: &Global, user: &User) -> Result<RoleScope, Failure> {
     let given = global.namespace.as_deref().unwrap_or_default();
     let namespaces: Vec<String> =
         given.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let everywhere = user.all_namespaces || user.role == Role::ClusterAdmin;
     match (everywhere, namespaces.is_empty()) {
-        (true, true) => Ok(Place::Everywhere),
+        (true, true) => Ok(RoleScope::Everywhere),
         (true, false) => {
             Err(Failure::usage("a role in all namespaces cannot be combined with -n", "omit one of them"))
         }
-        (false, true) => Ok(Place::In(vec!["default".to_owned()])),
-        (false, false) => Ok(Place::In(namespaces)),
+        (false, true) => Ok(RoleScope::In(vec!["default".to_owned()])),
+        (false, false) => Ok(RoleScope::In(namespaces)),
     }
 }
 
@@ -106,11 +106,11 @@ async fn make(
     name: &str,
 ) -> Result<u8, Failure> {
     check(name, user)?;
-    let place = place(global, user)?;
+    let scope = role_scope(global, user)?;
     let role = user.role.name();
-    match &place {
-        Place::Everywhere => bind_everywhere(client, name, role).await?,
-        Place::In(namespaces) => {
+    match &scope {
+        RoleScope::Everywhere => bind_everywhere(client, name, role).await?,
+        RoleScope::In(namespaces) => {
             for namespace in namespaces {
                 make_namespace(console, client, namespace).await?;
                 bind(client, namespace, name, role).await?;
@@ -124,20 +124,20 @@ async fn make(
     let mut people = people(home)?;
     people.retain(|person| person.name != name);
     people.push(Person::new(name, user.groups.clone(), &token, expires));
-    let path = write_kubeconfig(home, name, &token, &place)?;
+    let path = write_kubeconfig(home, name, &token, &scope)?;
     users::save(&file, &people).map_err(|error| unusable(&file, &error))?;
     let caution = State::alive(home).and_then(|state| caution(user.role, &state.mode));
-    let said = json!({"name": name, "caution": caution, "groups": user.groups, "role": role, "namespaces": match &place {
-        Place::Everywhere => json!("*"),
-        Place::In(namespaces) => json!(namespaces),
+    let said = json!({"name": name, "caution": caution, "groups": user.groups, "role": role, "namespaces": match &scope {
+        RoleScope::Everywhere => json!("*"),
+        RoleScope::In(namespaces) => json!(namespaces),
     }, "expires": format!("{expires:.0}"), "kubeconfig": path.display().to_string()});
     if user.output.shows_objects() {
         console.data(&object::text(&said, user.output)?)?;
         return Ok(0);
     }
-    let rights = match &place {
-        Place::Everywhere => format!("has the role {role} in all namespaces"),
-        Place::In(namespaces) => format!("has the role {role} in {}", namespaces.join(", ")),
+    let rights = match &scope {
+        RoleScope::Everywhere => format!("has the role {role} in all namespaces"),
+        RoleScope::In(namespaces) => format!("has the role {role} in {}", namespaces.join(", ")),
     };
     console.data(&format!(
         "{} {rights}, until {expires:.0}.\n{}\nUse it:\n  export KUBECONFIG={}\n  kubectl auth whoami\nRevoke it:\n  \
@@ -179,7 +179,7 @@ fn people(home: &Home) -> Result<Vec<Person>, Failure> {
     users::load(&file).map_err(|error| unusable(&file, &error))
 }
 
-fn write_kubeconfig(home: &Home, name: &str, token: &str, place: &Place) -> Result<PathBuf, Failure> {
+fn write_kubeconfig(home: &Home, name: &str, token: &str, scope: &RoleScope) -> Result<PathBuf, Failure> {
     let own = home.kubeconfig();
     let broken = |error: &dyn std::fmt::Display| {
         Failure::new(Class::Error, "Kubeconfig", format!("cannot use {}: {error}", own.display()))
@@ -190,7 +190,7 @@ fn write_kubeconfig(home: &Home, name: &str, token: &str, place: &Place) -> Resu
         vec![NamedAuthInfo { name: name.to_owned(), auth_info: Some(auth), ..NamedAuthInfo::default() }];
     for context in kubeconfig.contexts.iter_mut().filter_map(|context| context.context.as_mut()) {
         context.user = Some(name.to_owned());
-        if let Place::In(namespaces) = place {
+        if let RoleScope::In(namespaces) = scope {
             context.namespace = namespaces.first().cloned();
         }
     }
@@ -393,16 +393,17 @@ mod tests {
 
     #[test]
     fn a_role_applies_where_it_was_requested() {
-        let place_of = |line: &str| {
+        let scope_of = |line: &str| {
             let (global, user) = parsed(line);
-            place(&global, &user).map_err(|failure| failure.message)
+            role_scope(&global, &user).map_err(|failure| failure.message)
         };
-        let within = |names: &[&str]| Ok(Place::In(names.iter().map(|name| (*name).to_owned()).collect()));
-        assert_eq!(place_of("odh local user anna"), within(&["default"]));
-        assert_eq!(place_of("odh local user anna -n a,b"), within(&["a", "b"]));
-        assert_eq!(place_of("odh local user anna --role view -A"), Ok(Place::Everywhere));
-        assert_eq!(place_of("odh local user anna --role cluster-admin"), Ok(Place::Everywhere));
-        assert!(place_of("odh local user anna -A -n a").is_err());
+        let within =
+            |names: &[&str]| Ok(RoleScope::In(names.iter().map(|name| (*name).to_owned()).collect()));
+        assert_eq!(scope_of("odh local user anna"), within(&["default"]));
+        assert_eq!(scope_of("odh local user anna -n a,b"), within(&["a", "b"]));
+        assert_eq!(scope_of("odh local user anna --role view -A"), Ok(RoleScope::Everywhere));
+        assert_eq!(scope_of("odh local user anna --role cluster-admin"), Ok(RoleScope::Everywhere));
+        assert!(scope_of("odh local user anna -A -n a").is_err());
     }
 
     #[test]

@@ -89,11 +89,11 @@ fn every_command_ends_as_its_row_says() {
         let mut wrong = Vec::new();
         while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
             let people = run(&stage, row, "");
-            wrong.extend(for_people(row, &people).err().map(|why| explain(row, "", &why, &people)));
+            wrong.extend(for_people(row, &people).err().map(|why| report(row, "", &why, &people)));
             if takes_json(row.verb) {
                 let programs = run(&stage, row, " -o json");
                 let why = for_programs(row, &shapes, &programs).err();
-                wrong.extend(why.map(|why| explain(row, " -o json", &why, &programs)));
+                wrong.extend(why.map(|why| report(row, " -o json", &why, &programs)));
             } else if (row.reason, row.data) != ("-", "-") {
                 wrong.push(format!("endings.txt:{}: {} does not take -o json", row.line, row.verb));
             }
@@ -211,7 +211,7 @@ fn start(stage: &Stage, line: &str, name: &str, event: Option<&str>) -> Said {
     observe(&mut command, |pid| stage.meanwhile(event, pid))
 }
 
-fn explain(row: &Row<'_>, more: &str, why: &str, said: &Said) -> String {
+fn report(row: &Row<'_>, more: &str, why: &str, said: &Said) -> String {
     let Row { line, verb, arguments, .. } = row;
     format!(
         "endings.txt:{line}: {verb} {arguments}{more}: {why}\nstdout:\n{}\nstderr:\n{}\n",

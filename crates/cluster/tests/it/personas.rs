@@ -138,18 +138,18 @@ enum Persona {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Scope {
     Own,
     Other,
     Cluster,
 }
 
-impl Place {
+impl Scope {
     fn namespace(self) -> &'static str {
         match self {
-            Place::Own => "own",
-            Place::Other => "other",
-            Place::Cluster => "",
+            Scope::Own => "own",
+            Scope::Other => "other",
+            Scope::Cluster => "",
         }
     }
 }
@@ -167,12 +167,12 @@ fn stands_in(table: &[(&str, &[&str])], resource: &Listed) -> bool {
     table.iter().any(|(group, names)| *group == resource.group && names.contains(&resource.name.as_str()))
 }
 
-fn expected(persona: Persona, verb: &str, resource: &Listed, place: Place) -> bool {
+fn expected(persona: Persona, verb: &str, resource: &Listed, place: Scope) -> bool {
     let key = (resource.group.as_str(), resource.name.as_str());
     if persona == Persona::ClusterAdmin || verb == "create" && ASKED_BY_ALL.contains(&key) {
         return true;
     }
-    if place != Place::Own {
+    if place != Scope::Own {
         return false;
     }
     let reads = READ.contains(&verb) && stands_in(&VIEWED, resource);
@@ -220,17 +220,17 @@ async fn discovered(client: &Client) -> Vec<Listed> {
 
 /// Returns where a resource can be accessed: in a namespace, and across all of them; a Namespace is in
 /// itself.
-fn places(resource: &Listed) -> &'static [Place] {
+fn places(resource: &Listed) -> &'static [Scope] {
     let is_namespace = resource.group.is_empty() && resource.name.split('/').next() == Some("namespaces");
     if resource.namespaced || is_namespace {
-        &[Place::Own, Place::Other, Place::Cluster]
+        &[Scope::Own, Scope::Other, Scope::Cluster]
     } else {
-        &[Place::Cluster]
+        &[Scope::Cluster]
     }
 }
 
 /// Returns whether a review allows the action.
-async fn reviewed(client: &Client, verb: &str, resource: &Listed, place: Place) -> bool {
+async fn reviewed(client: &Client, verb: &str, resource: &Listed, place: Scope) -> bool {
     let (name, subresource) = resource.name.split_once('/').unwrap_or((&resource.name, ""));
     let body = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {"resourceAttributes": {
         "verb": verb, "group": resource.group, "version": resource.version, "resource": name, "subresource": subresource,
@@ -242,22 +242,22 @@ async fn reviewed(client: &Client, verb: &str, resource: &Listed, place: Place) 
 }
 
 /// Returns a real request; `None` if no path expresses it.
-fn request(verb: &str, resource: &Listed, place: Place) -> Option<Request<Vec<u8>>> {
+fn request(verb: &str, resource: &Listed, place: Scope) -> Option<Request<Vec<u8>>> {
     let (name, subresource) = resource.name.split_once('/').unwrap_or((&resource.name, ""));
     let is_namespace = resource.group.is_empty() && name == "namespaces";
     let of_all =
         matches!(verb, "list" | "watch" | "deletecollection") || verb == "create" && subresource.is_empty();
     // Subresources belong to a single object, single objects to their namespace, and a Namespace to itself.
-    if of_all && (!subresource.is_empty() || is_namespace && place != Place::Cluster)
-        || !of_all && place == Place::Cluster && (resource.namespaced || is_namespace)
-        || of_all && verb == "create" && resource.namespaced && place == Place::Cluster
+    if of_all && (!subresource.is_empty() || is_namespace && place != Scope::Cluster)
+        || !of_all && place == Scope::Cluster && (resource.namespaced || is_namespace)
+        || of_all && verb == "create" && resource.namespaced && place == Scope::Cluster
     {
         return None;
     }
     let mut path =
         if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
     path = format!("{path}/{}", resource.version);
-    if place != Place::Cluster && !is_namespace {
+    if place != Scope::Cluster && !is_namespace {
         path = format!("{path}/namespaces/{}", place.namespace());
     }
     path = format!("{path}/{name}");

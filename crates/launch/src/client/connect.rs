@@ -15,7 +15,7 @@ use crate::report;
 use crate::resolve::{self, Sources, Unresolved};
 use crate::settings::Settings;
 use crate::wire::frame::Frame;
-use crate::wire::handshake::{self, ANSWER, Refusal, WELCOME};
+use crate::wire::handshake::{self, ANSWER, HandshakeError, WELCOME};
 use crate::wire::sealed::Sealed;
 
 /// The longest time for one attempt to connect.
@@ -78,7 +78,7 @@ pub enum ConnectFault {
         /// The host.
         host: String,
         /// Why.
-        refusal: Refusal,
+        refusal: HandshakeError,
     },
     /// The cipher could not be set up; not expected.
     #[error("cannot begin a handshake: {0}")]
@@ -111,7 +111,7 @@ impl ConnectFault {
             | Self::Unannounced { .. }
             | Self::Unreachable { .. }
             | Self::Interrupted { .. }
-            | Self::Refused { refusal: Refusal::Busy, .. } => Prospect::Good,
+            | Self::Refused { refusal: HandshakeError::Busy, .. } => Prospect::Good,
             Self::Refused { .. } => Prospect::Doubtful,
             Self::Key(_) | Self::Cipher(_) | Self::GaveUp { .. } => Prospect::None,
         }
@@ -284,7 +284,7 @@ mod tests {
                 "connect to host w-3.job.ns (10.0.0.3) port 7222: Connection timed out",
             ),
             (
-                ConnectFault::Refused { host: host(), refusal: Refusal::Key },
+                ConnectFault::Refused { host: host(), refusal: HandshakeError::Key },
                 "w-3.job.ns: authentication failed: the key of this job does not match",
             ),
         ] {

@@ -4,7 +4,7 @@ pub mod connect;
 mod relay;
 mod sink;
 
-use crate::arguments::Call;
+use crate::arguments::RemoteCommand;
 use crate::settings::Settings;
 
 /// Why a call has failed. A failure of the command itself is an exit code, not a fault.
@@ -24,7 +24,7 @@ pub enum CallFault {
 }
 
 /// Runs the command on its host. Returns the exit code to pass on.
-pub fn call(call: &Call, settings: &Settings) -> Result<u8, CallFault> {
+pub fn call(call: &RemoteCommand, settings: &Settings) -> Result<u8, CallFault> {
     let connection = connect::connect(&call.host, settings)?;
     relay::relay(call, connection.socket, connection.sealed, settings.peer_timeout)
         .map_err(|source| CallFault::Relay { host: call.host.clone(), source })

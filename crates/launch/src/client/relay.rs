@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::sink::Sink;
-use crate::arguments::Call;
+use crate::arguments::RemoteCommand;
 use crate::wire::frame::{Frame, Stream};
 use crate::wire::sealed::{SealFault, Sealed};
 use crate::wire::{CHUNK, CREDIT_STEP, MAX_COMMAND, WINDOW};
@@ -86,7 +86,7 @@ struct Output {
 
 /// Runs the command of `call` over the connection. Returns its exit code.
 pub fn relay(
-    call: &Call,
+    call: &RemoteCommand,
     socket: TcpStream,
     sealed: Sealed,
     peer_timeout: Duration,
@@ -103,7 +103,7 @@ pub fn relay(
 }
 
 fn start(
-    call: &Call,
+    call: &RemoteCommand,
     socket: TcpStream,
     mut sealed: Sealed,
     peer_timeout: Duration,

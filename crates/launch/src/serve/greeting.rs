@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::key::{Key, KeyFault};
 use crate::wire::frame::Frame;
-use crate::wire::handshake::{self, GREETING, HELLO, Refusal};
+use crate::wire::handshake::{self, GREETING, HELLO, HandshakeError};
 use crate::wire::sealed::Sealed;
 
 /// How long a caller may take to prove the key.
@@ -111,7 +111,7 @@ impl Greeting {
             return GreetingDecision::Wait;
         }
         if is_full {
-            return self.refuse(Refusal::Busy);
+            return self.refuse(HandshakeError::Busy);
         }
         let key = match read_key() {
             Ok(key) => key,
@@ -130,7 +130,7 @@ impl Greeting {
     }
 
     /// Writes a few bytes to a socket that has not been written to: either it accepts them, or it is dead.
-    fn refuse(&mut self, refusal: Refusal) -> GreetingDecision {
+    fn refuse(&mut self, refusal: HandshakeError) -> GreetingDecision {
         drop(self.socket.write(&handshake::refuse(refusal)));
         GreetingDecision::Dismiss(Some(refusal.to_string()))
     }

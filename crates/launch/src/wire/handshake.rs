@@ -32,7 +32,7 @@ pub const WELCOME: usize = MESSAGE;
 
 /// Why a peer is refused, or refuses.
 #[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HandshakeError {
     /// It does not hold the key.
     #[error("authentication failed: the key of this job does not match")]
     Key,
@@ -65,16 +65,16 @@ pub fn begin(key: &Key) -> Result<(Vec<u8>, HandshakeState), snow::Error> {
 }
 
 /// Checks the first bytes from a caller: magic and version.
-pub fn judge(greeting: &[u8; GREETING]) -> Result<(), Refusal> {
+pub fn judge(greeting: &[u8; GREETING]) -> Result<(), HandshakeError> {
     match (greeting.starts_with(MAGIC), greeting[4]) {
         (true, VERSION) => Ok(()),
-        (true, version) => Err(Refusal::Version(version)),
-        (false, _) => Err(Refusal::Stranger),
+        (true, version) => Err(HandshakeError::Version(version)),
+        (false, _) => Err(HandshakeError::Stranger),
     }
 }
 
 /// Accepts a caller's whole first message. Returns the answer to send and the sealed connection.
-pub fn accept(key: &Key, hello: &[u8; HELLO]) -> Result<(Vec<u8>, Sealed), Refusal> {
+pub fn accept(key: &Key, hello: &[u8; HELLO]) -> Result<(Vec<u8>, Sealed), HandshakeError> {
     let answered = |hello: &[u8]| -> Result<(Vec<u8>, Sealed), snow::Error> {
         let prologue = greeting();
         let mut state =
@@ -85,41 +85,41 @@ pub fn accept(key: &Key, hello: &[u8; HELLO]) -> Result<(Vec<u8>, Sealed), Refus
         let answer = [&prologue[..], &[STATUS_WELCOME], &message[..length]].concat();
         Ok((answer, Sealed::new(state.into_transport_mode()?)))
     };
-    answered(hello).map_err(|_| Refusal::Key)
+    answered(hello).map_err(|_| HandshakeError::Key)
 }
 
 /// Returns the answer to a refused caller; empty for a peer that does not speak the protocol.
-pub fn refuse(refusal: Refusal) -> Vec<u8> {
+pub fn refuse(refusal: HandshakeError) -> Vec<u8> {
     let status = match refusal {
-        Refusal::Key => STATUS_KEY,
-        Refusal::Version(_) => STATUS_VERSION,
-        Refusal::Busy => STATUS_BUSY,
-        Refusal::Stranger => return Vec::new(),
+        HandshakeError::Key => STATUS_KEY,
+        HandshakeError::Version(_) => STATUS_VERSION,
+        HandshakeError::Busy => STATUS_BUSY,
+        HandshakeError::Stranger => return Vec::new(),
     };
     [&greeting()[..], &[status]].concat()
 }
 
 /// Checks the first part of an agent's answer.
-pub fn judge_answer(answer: &[u8; ANSWER]) -> Result<(), Refusal> {
+pub fn judge_answer(answer: &[u8; ANSWER]) -> Result<(), HandshakeError> {
     if !answer.starts_with(MAGIC) {
-        return Err(Refusal::Stranger);
+        return Err(HandshakeError::Stranger);
     }
     match answer[GREETING] {
         STATUS_WELCOME => Ok(()),
-        STATUS_KEY => Err(Refusal::Key),
-        STATUS_VERSION => Err(Refusal::Version(answer[4])),
-        STATUS_BUSY => Err(Refusal::Busy),
-        _ => Err(Refusal::Stranger),
+        STATUS_KEY => Err(HandshakeError::Key),
+        STATUS_VERSION => Err(HandshakeError::Version(answer[4])),
+        STATUS_BUSY => Err(HandshakeError::Busy),
+        _ => Err(HandshakeError::Stranger),
     }
 }
 
 /// Completes the handshake on the caller's side with the second part of the answer.
-pub fn finish(mut state: HandshakeState, welcome: &[u8; WELCOME]) -> Result<Sealed, Refusal> {
+pub fn finish(mut state: HandshakeState, welcome: &[u8; WELCOME]) -> Result<Sealed, HandshakeError> {
     state
         .read_message(welcome, &mut [])
         .and_then(|_| state.into_transport_mode())
         .map(Sealed::new)
-        .map_err(|_| Refusal::Key)
+        .map_err(|_| HandshakeError::Key)
 }
 
 fn greeting() -> [u8; GREETING] {
@@ -164,23 +164,23 @@ mod tests {
     fn another_key_is_refused_on_both_sides() {
         let (mine, other) = (Key::derive(b"mine"), Key::derive(b"other"));
         let (hello_bytes, _) = hello(&mine);
-        assert_eq!(accept(&other, &hello_bytes).err(), Some(Refusal::Key));
+        assert_eq!(accept(&other, &hello_bytes).err(), Some(HandshakeError::Key));
 
         // an agent that does not hold the key but still says "welcome"
         let (forged_hello, _) = hello(&other);
         let (forged, _) = accept(&other, &forged_hello).unwrap();
         let (_, state) = hello(&mine);
-        assert_eq!(finish(state, forged[ANSWER..].try_into().unwrap()).err(), Some(Refusal::Key));
+        assert_eq!(finish(state, forged[ANSWER..].try_into().unwrap()).err(), Some(HandshakeError::Key));
     }
 
     #[test]
     fn another_version_and_another_protocol_are_different_refusals() {
-        assert_eq!(judge(b"ODHL\x02"), Err(Refusal::Version(2)));
-        assert_eq!(judge(b"GET /"), Err(Refusal::Stranger));
-        assert_eq!(judge_answer(b"SSH-2."), Err(Refusal::Stranger));
-        assert_eq!(judge_answer(b"ODHL\x09\x02"), Err(Refusal::Version(9)));
-        let busy = refuse(Refusal::Busy);
-        assert_eq!(judge_answer(&busy.try_into().unwrap()), Err(Refusal::Busy));
+        assert_eq!(judge(b"ODHL\x02"), Err(HandshakeError::Version(2)));
+        assert_eq!(judge(b"GET /"), Err(HandshakeError::Stranger));
+        assert_eq!(judge_answer(b"SSH-2."), Err(HandshakeError::Stranger));
+        assert_eq!(judge_answer(b"ODHL\x09\x02"), Err(HandshakeError::Version(9)));
+        let busy = refuse(HandshakeError::Busy);
+        assert_eq!(judge_answer(&busy.try_into().unwrap()), Err(HandshakeError::Busy));
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         for index in GREETING..HELLO {
             let mut changed = hello;
             changed[index] ^= 1;
-            assert_eq!(accept(&key, &changed).err(), Some(Refusal::Key), "byte {index}");
+            assert_eq!(accept(&key, &changed).err(), Some(HandshakeError::Key), "byte {index}");
         }
     }
 }

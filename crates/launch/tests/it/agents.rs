@@ -138,20 +138,20 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// A process as `/proc` shows it.
-pub struct Seen {
+pub struct ProcessInfo {
     pub pid: i32,
     pub parent: i32,
     pub state: char,
     pub command_line: String,
 }
 
-pub fn processes() -> Vec<Seen> {
+pub fn processes() -> Vec<ProcessInfo> {
     let seen = |path: &Path| {
         let stat = fs::read_to_string(path.join("stat")).ok()?;
         let (head, tail) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = tail.split_whitespace().collect();
         let command_line = fs::read(path.join("cmdline")).ok()?;
-        Some(Seen {
+        Some(ProcessInfo {
             pid: head.split_whitespace().next()?.parse().ok()?,
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
