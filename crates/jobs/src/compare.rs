@@ -6,8 +6,8 @@ use api::{AttemptOutcome, Phase};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde::Serialize;
-use serde_json::Value;
 
+use crate::flat::flatten;
 use crate::view::{self, Row};
 use crate::{Kind, export};
 
@@ -22,6 +22,8 @@ pub struct Comparison {
     pub columns: Vec<String>,
     /// How each ended, shown even if they do not differ.
     pub outcome: Vec<Line>,
+    /// What their training programs reported last, if they report anything.
+    pub metrics: Vec<Line>,
     /// Fields of the manifests that differ.
     pub differences: Vec<Line>,
 }
@@ -36,6 +38,17 @@ pub struct Line {
     pub values: Vec<Option<String>>,
     /// Whether all columns have the same value.
     pub same: bool,
+}
+
+impl Comparison {
+    /// Returns the comparison without what is the same for all.
+    #[must_use]
+    pub fn only_differences(mut self) -> Comparison {
+        for lines in [&mut self.outcome, &mut self.metrics, &mut self.differences] {
+            lines.retain(|line| !line.same);
+        }
+        self
+    }
 }
 
 impl Line {
@@ -56,19 +69,20 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
     let outcome = vec![
         Line::new("kind", of(&|row| Some(row.kind.name().to_owned()))),
         Line::new("state", of(&|row| Some(view::phase_name(row.phase).to_owned()))),
-        Line::new("reason", of(&|row| row.reason.clone())),
+        Line::new("reason", of(&|row| row.phase_reason.clone())),
         Line::new("what happened", failure(|failure| Some(failure.message.clone()))),
         Line::new("exit code", failure(|failure| failure.exit_code.map(|code| code.to_string()))),
         Line::new("failed worker", failure(|failure| failure.worker.map(|worker| worker.to_string()))),
         Line::new("run time", of(&|row| row.runtime(now).map(view::duration))),
         Line::new("waited", rows.iter().zip(&ours).map(|(row, job)| waited(row, job, now)).collect()),
-        Line::new("workers", of(&|row| Some(row.workers.to_string()))),
+        Line::new("workers", of(&|row| Some(row.workers.of.to_string()))),
         Line::new("attempts", ours.iter().map(attempts).collect()),
     ];
     let outcome = outcome.into_iter().filter(|line| line.values.iter().any(Option::is_some)).collect();
     Comparison {
         columns: rows.iter().map(|row| row.name.clone()).collect(),
         outcome,
+        metrics: metrics(&rows),
         differences: differences(objects),
     }
 }
@@ -111,8 +125,28 @@ pub fn attempts_of(object: &DynamicObject) -> Option<Comparison> {
     Some(Comparison {
         columns: attempts.iter().map(|attempt| format!("attempt {}", attempt.number)).collect(),
         outcome: outcome.into_iter().filter(|line| line.values.iter().any(Option::is_some)).collect(),
+        metrics: Vec::new(),
         differences: Vec::new(),
     })
+}
+
+/// The progress and the metrics of all jobs that report them.
+fn metrics(rows: &[Row]) -> Vec<Line> {
+    let reported = |get: &dyn Fn(&view::Reported) -> Option<String>| -> Vec<Option<String>> {
+        rows.iter().map(|row| get(row.progress.as_ref()?)).collect()
+    };
+    let names: BTreeSet<&String> = rows
+        .iter()
+        .filter_map(|row| row.progress.as_ref())
+        .flat_map(|progress| progress.metrics.keys())
+        .collect();
+    let progress =
+        Line::new("progress", reported(&|progress| progress.percent.map(|percent| format!("{percent} %"))));
+    let metrics = names
+        .into_iter()
+        .map(|name| Line::new(name, reported(&|progress| progress.metrics.get(name).cloned())));
+    let lines = std::iter::once(progress).chain(metrics);
+    lines.filter(|line| line.values.iter().any(Option::is_some)).collect()
 }
 
 fn word(outcome: AttemptOutcome) -> String {
@@ -144,53 +178,10 @@ fn differences(objects: &[DynamicObject]) -> Vec<Line> {
         .collect()
 }
 
-/// Collects every leaf by its path. A list's items are keyed by name if they have one; a list of strings becomes one
-/// text.
-fn flatten(value: &Value, path: &str, kind: Kind, into: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                let inner = match kind.replicas_field() {
-                    Some(replicas) if path.ends_with(replicas) => format!("{path}[{key}]"),
-                    _ => format!("{path}.{key}"),
-                };
-                flatten(field, &inner, kind, into);
-            }
-        }
-        Value::Array(items) if items.iter().all(Value::is_string) => {
-            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-            into.insert(path.to_owned(), words.join(" "));
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                match item.get("name").and_then(Value::as_str) {
-                    // The name is already in the path.
-                    Some(name) => flatten(&without_name(item), &format!("{path}[{name}]"), kind, into),
-                    None => flatten(item, &format!("{path}[{index}]"), kind, into),
-                }
-            }
-        }
-        Value::String(text) => {
-            into.insert(path.to_owned(), text.clone());
-        }
-        other => {
-            into.insert(path.to_owned(), other.to_string());
-        }
-    }
-}
-
-fn without_name(item: &Value) -> Value {
-    let mut item = item.clone();
-    if let Some(fields) = item.as_object_mut().filter(|fields| fields.len() > 1) {
-        fields.remove("name");
-    }
-    item
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn job(name: &str, memory: &str, status: Value) -> DynamicObject {
         serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
@@ -222,6 +213,28 @@ mod tests {
             ["spec.mpiReplicaSpecs[Worker].template.spec.containers[w].resources.limits.memory"]
         );
         assert_eq!(found.differences[0].values, [Some("1Gi".into()), Some("2Gi".into())]);
+    }
+
+    #[test]
+    fn reported_metrics_are_compared() {
+        let reports = |loss: &str| json!({"phase": "Running", "trainerStatus": {"progressPercentage": 50, "metrics": [{"name": "loss", "value": loss}]}});
+        let now = "2026-01-01T00:03:00Z".parse().unwrap();
+        let three =
+            [job("a", "1Gi", reports("0.5")), job("b", "1Gi", reports("0.25")), job("c", "1Gi", json!({}))];
+        let found = jobs(&three, now);
+        let values: Vec<_> =
+            found.metrics.iter().map(|line| (line.field.as_str(), line.values.clone())).collect();
+        let half = Some("50 %".to_owned());
+        assert_eq!(
+            values,
+            [
+                ("progress", vec![half.clone(), half, None]),
+                ("loss", vec![Some("0.5".to_owned()), Some("0.25".to_owned()), None])
+            ]
+        );
+        let short = jobs(&three[..2], now).only_differences();
+        assert_eq!(short.metrics.len(), 1);
+        assert!(short.outcome.is_empty() && short.differences.is_empty(), "{short:?}");
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! `kubeflow/training-operator` `pkg/apis/kubeflow.org/v1`, `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`.
 
 use api::LABEL_JOB_NAME;
-use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
 use plan::JobRef;
+use semantics::{gpus, pod_requests};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
 const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// The replicated job of a runtime whose pods are a TrainJob's nodes.
-const TRAINER_JOB: &str = "node";
+pub(crate) const TRAINER_JOB: &str = "node";
 
 /// A kind of training job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -238,6 +239,33 @@ impl Kind {
         order.iter().find_map(|role| text(roles.get(*role)?.pointer("/template/spec/containers/0/image")))
     }
 
+    /// The GPUs of any vendor that all pods of a job together request. A TrainJob's pods may request more by its
+    /// runtime.
+    pub fn gpus(self, object: &DynamicObject) -> u64 {
+        let Some(field) = self.replicas_field() else {
+            let Some(resources) = object.data.pointer("/spec/trainer/resourcesPerNode") else { return 0 };
+            // In the form of a pod, so that limits count where nothing is requested.
+            let pod = serde_json::json!({ "containers": [{ "resources": resources }] });
+            return times(gpus(&pod_requests(&pod)), self.workers(object));
+        };
+        let roles = object.data.pointer(&format!("/spec/{field}")).and_then(Value::as_object);
+        let of = |(role, spec): (&String, &Value)| {
+            let missing = if self == Kind::MpiJob && role == api::WORKER { 0 } else { 1 };
+            let replicas = whole(spec.get("replicas")).unwrap_or(missing);
+            times(gpus(&pod_requests(spec.pointer("/template/spec").unwrap_or(&Value::Null))), replicas)
+        };
+        roles.into_iter().flatten().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// The name of the queue that a job is submitted to: Kueue's, or else Volcano's.
+    pub fn queue(self, object: &DynamicObject) -> Option<String> {
+        let found = object.labels().get(LABEL_QUEUE).cloned();
+        found
+            .or_else(|| text(object.data.pointer("/spec/runPolicy/schedulingPolicy/queue")))
+            .or_else(|| object.annotations().get(api::ANNOTATION_VOLCANO_QUEUE).cloned())
+            .filter(|name| !name.is_empty())
+    }
+
     /// Whether the job's spec suspends it.
     pub fn suspended(self, object: &DynamicObject) -> bool {
         object.data.pointer(self.suspend_pointer()).and_then(Value::as_bool) == Some(true)
@@ -255,6 +283,10 @@ fn nodes_ready(object: &DynamicObject) -> bool {
     child_jobs(object)
         .filter(|job| job["name"] == TRAINER_JOB)
         .any(|job| whole(job.get("ready")).is_some_and(|n| n > 0))
+}
+
+fn times(each: u64, count: i32) -> u64 {
+    each.saturating_mul(u64::try_from(count).unwrap_or(0))
 }
 
 fn whole(value: Option<&Value>) -> Option<i32> {
@@ -329,5 +361,45 @@ mod tests {
             assert_eq!((kind.workers(&object), kind.workers_active(&object)), (workers, active), "{kind:?}");
             assert_eq!(kind.image(&object).as_deref(), image);
         }
+    }
+
+    #[test]
+    fn the_gpus_of_a_job_are_those_of_all_its_pods() {
+        let pod = |gpus: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}});
+        let mpi = |workers: Value| json!({"mpiReplicaSpecs": {"Launcher": {"template": pod("1")}, "Worker": workers}});
+        let table = [
+            (object("MPIJob", mpi(json!({"replicas": 4, "template": pod("2")})), json!({})), 9),
+            (object("MPIJob", mpi(json!({"template": pod("2")})), json!({})), 1),
+            (
+                object(
+                    "PyTorchJob",
+                    json!({"pytorchReplicaSpecs": {"Master": {"template": pod("2")}, "Worker": {"replicas": 3, "template": pod("2")}}}),
+                    json!({}),
+                ),
+                8,
+            ),
+            (
+                object(
+                    "TrainJob",
+                    json!({"trainer": {"numNodes": 2, "resourcesPerNode": {"limits": {"amd.com/gpu": 4}}}}),
+                    json!({}),
+                ),
+                8,
+            ),
+            (object("TFJob", json!({}), json!({})), 0),
+        ];
+        for (object, gpus) in table {
+            assert_eq!(Kind::of(&object).gpus(&object), gpus, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_is_kueues_or_else_volcanos() {
+        let mut job =
+            object("MPIJob", json!({"runPolicy": {"schedulingPolicy": {"queue": "volcano"}}}), json!({}));
+        assert_eq!(Kind::MpiJob.queue(&job).as_deref(), Some("volcano"));
+        job.labels_mut().insert(LABEL_QUEUE.to_owned(), "kueue".to_owned());
+        assert_eq!(Kind::MpiJob.queue(&job).as_deref(), Some("kueue"));
+        assert_eq!(Kind::MpiJob.queue(&object("MPIJob", json!({}), json!({}))), None);
     }
 }

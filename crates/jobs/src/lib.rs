@@ -27,6 +27,7 @@ pub mod live;
 pub mod logs;
 pub mod pick;
 pub mod progress;
+pub mod queue;
 mod redaction;
 pub mod rerun;
 pub mod runtime;
@@ -36,9 +37,8 @@ pub mod usage;
 pub mod view;
 pub mod wait;
 
-mod queue;
-
 mod error;
+mod flat;
 mod refusal;
 
 pub use error::{Class, Error, Fault, Position};

@@ -53,9 +53,12 @@ pub(crate) async fn fill_in_nodes(client: &Client, rows: &mut [Row]) {
     let found = runtime::node_counts(client, wanted).await;
     for row in rows {
         let Some(nodes) = row.runtime.as_ref().and_then(|runtime| found.get(runtime)) else { continue };
-        // Either all of them are ready, or none is known to be.
-        row.workers_ready = if row.workers_ready > 0 { *nodes } else { 0 };
-        row.workers = *nodes;
+        let (before, nodes) = (row.workers.of, *nodes);
+        row.gpus = match (u64::try_from(before), u64::try_from(nodes)) {
+            (Ok(before), Ok(nodes)) if before > 0 => row.gpus / before * nodes,
+            _ => row.gpus,
+        };
+        row.workers.set_nodes(nodes);
     }
 }
 

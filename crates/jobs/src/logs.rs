@@ -160,7 +160,7 @@ pub async fn logs(
     choice: Choice,
 ) -> Result<Logs, Error> {
     let object = list::get(client, kind, namespace, job).await?;
-    let workers = view::row(&object).workers;
+    let workers = view::row(&object).workers.of;
     let failure = view::status(&object).failure;
     let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
     let evidence = evidence.filter(|line| !line.trim().is_empty()).collect();

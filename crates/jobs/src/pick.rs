@@ -1,23 +1,47 @@
-//! Selects and sorts the jobs of a list, by state and by creation time. Pure.
+//! Selects, sorts and pages the jobs of a list. Pure.
+//!
+//! The input is rows, borrowed from wherever they are kept, and a [`Pick`]; the output is the selected rows in order, or
+//! one [`Page`] of them. Pages are cut by key, not by offset: a page begins after the last row of the one before, so
+//! that jobs created or deleted in between neither repeat nor hide others. A job whose sort value itself changes, such
+//! as its state, may change its place like in any list.
 
-use std::cmp::{Ordering, Reverse};
+mod fields;
+mod labels;
+mod pages;
+
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
+use crate::Kind;
 use crate::view::{self, Row};
+
+pub use fields::Fields;
+pub use labels::Labels;
+pub use pages::{Cursor, MAX_CURSOR_BYTES, MAX_PAGE, Page};
 
 /// The selection; the default selects every job, sorted by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pick {
-    /// Phases or reasons, in any case; a job with any of them is selected.
+    /// The kinds; all if empty.
+    pub kinds: Vec<Kind>,
+    /// The namespaces; all if empty.
+    pub namespaces: Vec<String>,
+    /// Phases or reasons, in any case; a job with any of them is selected. `Deleting` selects jobs being deleted.
     pub states: Vec<String>,
     /// Only jobs created at this time or later.
     pub since: Option<Timestamp>,
     /// Only jobs created before this time.
     pub until: Option<Timestamp>,
+    /// Only jobs of this user.
+    pub owner: Option<String>,
+    /// Only jobs with these labels.
+    pub labels: Option<Labels>,
+    /// Only jobs with this text, in any case, in their name, namespace, image, owner, queue, reason or cause.
+    pub text: Option<String>,
     /// The sort order; by namespace and name if not given.
     pub order: Option<Order>,
     /// Whether to reverse the order.
@@ -37,6 +61,62 @@ pub enum Order {
     Runtime,
     /// Newest first.
     Age,
+    /// Most GPUs first.
+    Gpus,
+}
+
+/// What a row is sorted by: the order's own value, then the name if it comes first, then what makes it unique.
+type Key<'r> = (i64, &'r str, &'r str, &'r str, Kind);
+
+impl Order {
+    /// Reads a sort field of an API, with whether it reverses the order: `name`, `created`, `phase`, `duration` and
+    /// `gpus` sort from the least to the greatest, and with `-` before them from the greatest to the least. Phases
+    /// sort by urgency, the failed ones first.
+    ///
+    /// # Errors
+    /// A sentence with the accepted words.
+    pub fn read(text: &str) -> Result<(Order, bool), String> {
+        let (word, descending) = text.strip_prefix('-').map_or((text, false), |word| (word, true));
+        let (order, greatest_first) = match word {
+            "name" => (Order::Name, false),
+            "phase" => (Order::State, false),
+            "created" => (Order::Age, true),
+            "duration" => (Order::Runtime, true),
+            "gpus" => (Order::Gpus, true),
+            "workers" => (Order::Workers, true),
+            _ => {
+                return Err(format!(
+                    "\"{text}\" is not a sort field: use name, created, phase, duration, gpus or workers, with - before it to reverse the order"
+                ));
+            }
+        };
+        Ok((order, greatest_first != descending))
+    }
+
+    /// A number that sorts rows in this order. The run time is as of `now` even if the job has ended since, so that
+    /// jobs keep their order from page to page.
+    fn rank(self, row: &Row, now: Timestamp) -> i64 {
+        let greatest_first = |value: Option<i64>| value.map_or(i64::MAX, |value| -value);
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        match self {
+            Order::Name => 0,
+            Order::State => match row.phase {
+                api::Phase::Failed => 0,
+                api::Phase::Pending => 1,
+                api::Phase::Running => 2,
+                api::Phase::Succeeded => 3,
+            },
+            Order::Workers => -i64::from(row.workers.of),
+            Order::Gpus => -number(row.gpus),
+            Order::Runtime => {
+                let until = row.finished.map_or(now, |finished| finished.min(now));
+                let runs = row.started.filter(|_| row.phase != api::Phase::Pending);
+                let lasted = runs.map(|started| until.as_millisecond() - started.as_millisecond());
+                greatest_first(lasted.filter(|lasted| *lasted >= 0))
+            }
+            Order::Age => greatest_first(row.created.map(Timestamp::as_microsecond)),
+        }
+    }
 }
 
 impl Pick {
@@ -44,46 +124,67 @@ impl Pick {
     pub fn from<T>(&self, items: Vec<T>, row: impl Fn(&T) -> Row, now: Timestamp) -> Vec<T> {
         let mut rows: Vec<(Row, T)> =
             items.into_iter().map(|item| (row(&item), item)).filter(|(row, _)| self.wants(row)).collect();
-        rows.sort_by(|(a, _), (b, _)| {
-            let by_name = (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name));
-            let order = self.order.map_or(Ordering::Equal, |order| compare(order, a, b, now));
-            let order = order.then(by_name);
-            if self.reverse { order.reverse() } else { order }
-        });
+        rows.sort_by(|(a, _), (b, _)| self.compare(&self.key(a, now), &self.key(b, now)));
         rows.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// Returns one page of the selected rows: at most `limit` of them, and at most [`MAX_PAGE`], after the cursor.
+    /// Takes time proportional to the number of rows, and copies none of them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the cursor is of a list in another order.
+    pub fn page<'r>(
+        &self,
+        rows: impl IntoIterator<Item = &'r Row>,
+        limit: usize,
+        after: Option<&Cursor>,
+        now: Timestamp,
+    ) -> Result<Page<'r>, crate::Error> {
+        pages::page(self, rows, limit, after, now)
+    }
+
+    fn key<'r>(&self, row: &'r Row, now: Timestamp) -> Key<'r> {
+        let first = if self.order == Some(Order::Name) { row.name.as_str() } else { "" };
+        (self.order.map_or(0, |order| order.rank(row, now)), first, &row.namespace, &row.name, row.kind)
+    }
+
+    fn compare(&self, a: &Key<'_>, b: &Key<'_>) -> Ordering {
+        if self.reverse { b.cmp(a) } else { a.cmp(b) }
     }
 
     /// Whether a job is selected.
     pub fn wants(&self, row: &Row) -> bool {
-        let is = |word: &String| {
-            let word = word.trim();
-            let reason = row.reason.as_deref().unwrap_or("");
-            word.eq_ignore_ascii_case(view::phase_name(row.phase))
-                || word.eq_ignore_ascii_case(reason)
-                || (row.deleting && word.eq_ignore_ascii_case("Deleting"))
-        };
         let in_time = |created: Timestamp| {
             self.since.is_none_or(|since| created >= since) && self.until.is_none_or(|until| created < until)
         };
-        (self.states.is_empty() || self.states.iter().any(is))
+        (self.kinds.is_empty() || self.kinds.contains(&row.kind))
+            && (self.namespaces.is_empty() || self.namespaces.contains(&row.namespace))
+            && (self.states.is_empty() || self.states.iter().any(|state| is_in_state(row, state)))
             && row.created.map_or(self.since.is_none() && self.until.is_none(), in_time)
+            && self.owner.as_ref().is_none_or(|owner| row.owner.as_ref() == Some(owner))
+            && self.labels.as_ref().is_none_or(|labels| labels.matches(&row.labels))
+            && self.text.as_ref().is_none_or(|text| mentions(row, text))
     }
 }
 
-fn compare(order: Order, a: &Row, b: &Row, now: Timestamp) -> Ordering {
-    let urgency = |row: &Row| match row.phase {
-        api::Phase::Failed => 0,
-        api::Phase::Pending => 1,
-        api::Phase::Running => 2,
-        api::Phase::Succeeded => 3,
-    };
-    match order {
-        Order::Name => a.name.cmp(&b.name),
-        Order::State => urgency(a).cmp(&urgency(b)),
-        Order::Workers => b.workers.cmp(&a.workers),
-        Order::Runtime => b.runtime(now).cmp(&a.runtime(now)),
-        Order::Age => Reverse(a.created).cmp(&Reverse(b.created)),
-    }
+fn is_in_state(row: &Row, word: &str) -> bool {
+    let word = word.trim();
+    word.eq_ignore_ascii_case(view::phase_name(row.phase))
+        || row.phase_reason.as_deref().is_some_and(|reason| word.eq_ignore_ascii_case(reason))
+        || (row.deleting && word.eq_ignore_ascii_case("Deleting"))
+}
+
+fn mentions(row: &Row, text: &str) -> bool {
+    let optional = [&row.owner, &row.phase_reason, &row.cause].into_iter().flatten().map(String::as_str);
+    let queue = row.queue.iter().map(|queue| queue.name.as_str());
+    let always = [row.name.as_str(), &row.namespace, &row.image, row.kind.name()];
+    always.into_iter().chain(optional).chain(queue).any(|part| contains(part, text.trim()))
+}
+
+/// Whether `text` has `part` in it, in any case of ASCII letters.
+fn contains(text: &str, part: &str) -> bool {
+    let (text, part) = (text.as_bytes(), part.as_bytes());
+    part.is_empty() || text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
 }
 
 /// Parses a point in time: an age (`90m`, `2d`, `1w`), the start of a day in the given time zone (`2026-01-31`), or an
@@ -142,23 +243,15 @@ mod tests {
     }
 
     fn row(name: &str, phase: Phase, reason: Option<&str>, created: &str, workers: i32) -> Row {
-        Row {
-            kind: crate::Kind::MpiJob,
-            namespace: "team".to_owned(),
-            name: name.to_owned(),
-            phase,
-            reason: reason.map(str::to_owned),
-            workers_ready: 0,
-            workers,
-            slots_per_worker: 1,
-            mpi: String::new(),
-            image: String::new(),
-            created: created.parse().ok(),
-            started: created.parse().ok(),
-            ended: None,
-            deleting: name == "going",
-            runtime: None,
-        }
+        let created: Timestamp = created.parse().unwrap();
+        let object = serde_json::json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": name, "namespace": "team", "creationTimestamp": created, "labels": {"name": name},
+                "annotations": {api::ANNOTATION_OWNER: format!("owner-of-{name}")},
+                "deletionTimestamp": (name == "going").then_some(created)},
+            "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers, "template": {"spec": {"containers": [
+                {"name": "w", "image": "horovod:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}}},
+            "status": {"phase": phase, "phaseReason": reason, "startTime": created}});
+        view::row(&serde_json::from_value(object).unwrap())
     }
 
     fn rows() -> Vec<Row> {
@@ -187,6 +280,40 @@ mod tests {
         assert_eq!(picked(&Pick { since: at("2d"), ..Pick::default() }), ["broken", "going", "held"]);
         assert_eq!(picked(&Pick { until: at("2026-01-30"), ..Pick::default() }), ["old"]);
         assert_eq!(picked(&Pick { since: at("2026-01-30"), until: at("1h"), ..Pick::default() }), ["broken"]);
+    }
+
+    #[test]
+    fn jobs_are_picked_by_what_they_are() {
+        let all = ["broken", "going", "held", "old"];
+        let cases = [
+            (Pick { kinds: vec![Kind::MpiJob], ..Pick::default() }, &all[..]),
+            (Pick { kinds: vec![Kind::TfJob], ..Pick::default() }, &[]),
+            (Pick { namespaces: vec!["team".into(), "other".into()], ..Pick::default() }, &all),
+            (Pick { namespaces: vec!["other".into()], ..Pick::default() }, &[]),
+            (Pick { owner: Some("owner-of-old".into()), ..Pick::default() }, &["old"]),
+            (Pick { labels: Labels::read("name in (old, held)").ok(), ..Pick::default() }, &["held", "old"]),
+            (Pick { text: Some("OUTOF".into()), ..Pick::default() }, &["broken"]),
+            (Pick { text: Some("Horovod".into()), ..Pick::default() }, &all),
+            (Pick { text: Some(" eld ".into()), ..Pick::default() }, &["held"]),
+            (Pick { text: Some("nowhere".into()), ..Pick::default() }, &[]),
+        ];
+        for (pick, expected) in cases {
+            assert_eq!(picked(&pick), expected, "{pick:?}");
+        }
+    }
+
+    #[test]
+    fn sort_fields_of_an_api_go_up_unless_reversed() {
+        let sorted = |text: &str| {
+            let (order, reverse) = Order::read(text).unwrap();
+            picked(&Pick { order: Some(order), reverse, ..Pick::default() })
+        };
+        assert_eq!(sorted("created"), ["old", "broken", "held", "going"]);
+        assert_eq!(sorted("-created"), ["going", "held", "broken", "old"]);
+        assert_eq!(sorted("-gpus"), ["broken", "held", "old", "going"]);
+        assert_eq!(sorted("name"), ["broken", "going", "held", "old"]);
+        assert_eq!(sorted("-name"), ["old", "held", "going", "broken"]);
+        assert!(Order::read("size").unwrap_err().contains("duration"));
     }
 
     #[test]

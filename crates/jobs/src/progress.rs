@@ -114,7 +114,7 @@ pub fn tell(told: &mut Told, seen: &Seen) -> Vec<Progress> {
     let row = view::row(job);
     tell_waiting(told, seen, &row, &mut news);
     tell_pods(told, seen, &row, &mut news);
-    if row.finished() {
+    if row.has_ended() {
         told.ended = true;
         news.push(Progress::Ended(outcome(job)));
     }
@@ -135,8 +135,8 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
     if row.phase != Phase::Pending {
         return None;
     }
-    let said = |detail: &str| row.reason.clone().map(|reason| (reason, detail.to_owned()));
-    match row.reason.as_deref() {
+    let said = |detail: &str| row.phase_reason.clone().map(|reason| (reason, detail.to_owned()));
+    match row.phase_reason.as_deref() {
         Some("Suspended") => return said("it is suspended until a queue or a user resumes it"),
         Some("Queued") if seen.pods.is_empty() => return None,
         Some("Restarting") => return said("its pods are being restarted"),
@@ -151,10 +151,10 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
 fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
     let placed = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let scheduled = seen.pods.values().filter(placed).count();
-    if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers) {
+    if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers.of) {
         told.scheduled = scheduled;
         // The Launcher and the Workers, even while not all of them exist.
-        let wanted = usize::try_from(row.workers).unwrap_or(0) + 1;
+        let wanted = usize::try_from(row.workers.of).unwrap_or(0) + 1;
         news.push(Progress::Scheduled { pods: scheduled, of: wanted.max(seen.pods.len()) });
     }
     let ready =
@@ -162,7 +162,7 @@ fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) 
     let ready = i32::try_from(ready).unwrap_or(i32::MAX);
     if ready > told.ready.unwrap_or(0) {
         told.ready = Some(ready);
-        news.push(Progress::WorkersReady { ready, of: row.workers });
+        news.push(Progress::WorkersReady { ready, of: row.workers.of });
     }
     let launcher = seen
         .pods
@@ -191,7 +191,7 @@ pub fn outcome(job: &DynamicObject) -> Outcome {
     Outcome::Failed(status.failure.unwrap_or_else(|| {
         let condition = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_FAILED);
         Failure {
-            reason: row.reason.unwrap_or_else(|| "Unknown".to_owned()),
+            reason: row.phase_reason.unwrap_or_else(|| "Unknown".to_owned()),
             message: condition.and_then(|condition| condition.message.clone()).unwrap_or_default(),
             ..Failure::default()
         }
@@ -351,7 +351,7 @@ impl Watch {
                 return Ok(());
             }
             Change::Job(Some(job)) => {
-                let has_ended = view::row(&job).finished();
+                let has_ended = view::row(&job).has_ended();
                 self.seen.job = Some(*job);
                 if has_ended && self.told.launcher.is_none() {
                     self.catch_up().await;

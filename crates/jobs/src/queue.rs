@@ -4,7 +4,8 @@
 //! queue, no Kueue, or no permission to read Workloads. Sources: `kubernetes-sigs/kueue`
 //! `apis/kueue/v1beta2/workload_types.go`; waiting Workloads are ordered as in `pkg/workload` `GetQueueOrderTimestamp`
 //! and `pkg/cache/queue`: by priority, then time.
-//! that wait is that of `pkg/workload` `GetQueueOrderTimestamp` and `pkg/cache/queue`: priority, then time.
+
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -15,6 +16,7 @@ use plan::QueuePlace;
 use serde_json::Value;
 
 use crate::kind::LABEL_QUEUE;
+use crate::view::Row;
 
 /// The versions of Kueue's API, newest first.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -32,7 +34,7 @@ pub(crate) enum LocalQueue {
 
 /// Looks up the queue of this name; `None` if it may not be read.
 pub(crate) async fn local_queue(client: &Client, namespace: &str, name: &str) -> Option<LocalQueue> {
-    for api in apis(client, namespace, "LocalQueue", "localqueues") {
+    for api in apis(client, Some(namespace), "LocalQueue", "localqueues") {
         match api.get(name).await {
             Ok(queue) => return Some(LocalQueue::Found(Box::new(queue))),
             Err(error) if is_unserved(&error) => {}
@@ -46,7 +48,7 @@ pub(crate) async fn local_queue(client: &Client, namespace: &str, name: &str) ->
 /// Returns the job's place.
 pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject) -> Option<QueuePlace> {
     job.labels().get(LABEL_QUEUE)?;
-    for api in apis(client, namespace, "Workload", "workloads") {
+    for api in apis(client, Some(namespace), "Workload", "workloads") {
         let mut found = Vec::new();
         let keep = |workloads: Vec<DynamicObject>| found.extend(workloads);
         match paging::each(&api, ListParams::default(), MOST_PAGES, keep).await {
@@ -59,10 +61,10 @@ pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject)
     None
 }
 
-/// The APIs of a Kueue kind in each version.
+/// The APIs of a Kueue kind in each version, in a namespace or everywhere.
 fn apis(
     client: &Client,
-    namespace: &str,
+    namespace: Option<&str>,
     kind: &'static str,
     plural: &'static str,
 ) -> impl Iterator<Item = Api<DynamicObject>> {
@@ -74,7 +76,10 @@ fn apis(
             kind: kind.to_owned(),
             plural: plural.to_owned(),
         };
-        Api::namespaced_with(client.clone(), namespace, &resource)
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        }
     })
 }
 
@@ -88,8 +93,8 @@ fn is_unserved(error: &kube::Error) -> bool {
 fn place_among(job: &DynamicObject, workloads: &[DynamicObject]) -> Option<QueuePlace> {
     let own = workloads.iter().find(|workload| is_of(workload, job))?;
     let mut waiting: Vec<&DynamicObject> =
-        workloads.iter().filter(|workload| queue(workload) == queue(own) && waits(workload)).collect();
-    waiting.sort_by_key(|workload| (-priority(workload), since(workload), workload.name_any()));
+        workloads.iter().filter(|workload| name_of(workload) == name_of(own) && waits(workload)).collect();
+    waiting.sort_by_cached_key(|workload| order(workload));
     let position = waiting.iter().position(|workload| workload.name_any() == own.name_any());
     let why = condition(own, "QuotaReserved").filter(|(status, _)| *status == "False").map(|(_, why)| why);
     Some(QueuePlace {
@@ -100,15 +105,41 @@ fn place_among(job: &DynamicObject, workloads: &[DynamicObject]) -> Option<Queue
     })
 }
 
+/// Fills in the positions of waiting jobs, from the Workloads of all namespaces that the rows belong to.
+pub fn fill_in_positions<'r>(rows: impl IntoIterator<Item = &'r mut Row>, workloads: &[DynamicObject]) {
+    let mut queues: BTreeMap<(Option<String>, Option<&str>), Vec<&DynamicObject>> = BTreeMap::new();
+    for workload in workloads.iter().filter(|workload| waits(workload)) {
+        queues.entry((workload.namespace(), name_of(workload))).or_default().push(workload);
+    }
+    let mut positions: HashMap<&str, usize> = HashMap::new();
+    for waiting in queues.values_mut() {
+        waiting.sort_by_cached_key(|workload| order(workload));
+        for (index, workload) in waiting.iter().enumerate() {
+            let owners = workload.owner_references().iter();
+            positions.extend(owners.map(|owner| (owner.uid.as_str(), index + 1)));
+        }
+    }
+    for row in rows {
+        if let Some(queue) = &mut row.queue {
+            queue.position = positions.get(row.uid.as_str()).copied();
+        }
+    }
+}
+
+/// The sort key of a Workload that waits.
+fn order(workload: &DynamicObject) -> (i64, Option<Time>, String) {
+    (-priority(workload), since(workload), workload.name_any())
+}
+
 fn is_of(workload: &DynamicObject, job: &DynamicObject) -> bool {
     workload.owner_references().iter().any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref())
 }
 
-fn queue(workload: &DynamicObject) -> Option<&str> {
+pub(crate) fn name_of(workload: &DynamicObject) -> Option<&str> {
     workload.data.pointer("/spec/queueName").and_then(Value::as_str)
 }
 
-fn priority(workload: &DynamicObject) -> i64 {
+pub(crate) fn priority(workload: &DynamicObject) -> i64 {
     workload.data.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0)
 }
 
@@ -117,7 +148,7 @@ fn since(workload: &DynamicObject) -> Option<Time> {
 }
 
 /// Whether it is active, has no quota yet, and has not finished.
-fn waits(workload: &DynamicObject) -> bool {
+pub(crate) fn waits(workload: &DynamicObject) -> bool {
     let is = |type_: &str| condition(workload, type_).is_some_and(|(status, _)| status == "True");
     let active = workload.data.pointer("/spec/active").and_then(Value::as_bool).unwrap_or(true);
     active && !is("QuotaReserved") && !is("Finished")
@@ -170,6 +201,16 @@ mod tests {
         assert_eq!(position("late"), Some((Some(3), 3)));
         assert_eq!(position("runs"), Some((None, 3)));
         assert_eq!(position("unknown"), None);
+        let row_of = |name: &str| {
+            let mut job = job(name);
+            job.metadata.labels = Some(BTreeMap::from([(LABEL_QUEUE.to_owned(), "gpus".to_owned())]));
+            crate::view::row(&job)
+        };
+        let names = ["urgent", "early", "late", "runs", "elsewhere"];
+        let mut rows: Vec<Row> = names.into_iter().map(row_of).collect();
+        fill_in_positions(&mut rows, &all);
+        let positions = rows.iter().map(|row| row.queue.as_ref().and_then(|queue| queue.position));
+        assert_eq!(positions.collect::<Vec<_>>(), [Some(1), Some(2), Some(3), None, Some(1)]);
         assert_eq!(place_among(&job("late"), &all).unwrap().why.as_deref(), Some("insufficient quota"));
     }
 }

@@ -32,7 +32,7 @@ pub async fn set(
 ) -> Result<SuspensionChange, Error> {
     let object = list::get(client, kind, namespace, name).await?;
     let row = view::row(&object);
-    if row.finished() {
+    if row.has_ended() {
         let phase = view::phase_name(row.phase).to_lowercase();
         let way = if suspend { "it cannot be suspended" } else { "it cannot be resumed" };
         return Err(ended(kind, namespace, name, &phase, way));

@@ -61,7 +61,8 @@ pub struct JobUse {
     pub cpu_cores: Option<f64>,
     /// The sum over its pods, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The sum over its pods that have not ended.
+    /// The GPUs that its pods hold: those that have not ended.
+    #[serde(rename = "gpusInUse")]
     pub gpus: u64,
     /// Its pods: the Launcher, then Workers by index.
     pub pods: Vec<PodUse>,

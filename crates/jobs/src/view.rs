@@ -1,18 +1,41 @@
-//! A job in the form shown to people: one row of a list, computed from the raw object alone.
+//! A job in the form shown to people: one row of a list, computed from the raw object and, if there are any, its pods.
 //!
 //! The phase comes from `status.phase` if the operator sets it, else from upstream's conditions, so that every list
-//! uses the same terms, whichever operator reconciles the job.
+//! uses the same terms, whichever operator reconciles the job. Pure.
 
+mod reported;
+mod workers;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::{Failure, MPIJob, MPIJobSpec, MPIJobStatus, Phase, ReplicaSpec, WORKER};
+use api::{ANNOTATION_OWNER, Failure, MPIJob, MPIJobSpec, MPIJobStatus, Phase, ReplicaSpec, WORKER};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::Serialize;
 
 use crate::Kind;
 use crate::runtime::{self, RuntimeRef};
+
+pub use reported::{ANNOTATION_TRAINER_STATUS, MAX_METRIC_LENGTH, MAX_METRICS, Reported, of as reported};
+pub use workers::Workers;
+
+/// The annotation and the label with which the Open Data Hub dashboard records the user who created something.
+const ANNOTATION_DASHBOARD_USER: &str = "opendatahub.io/username";
+const LABEL_DASHBOARD_USER: &str = "opendatahub.io/user";
+
+/// A queue that a job is submitted to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// The job's place among those that wait, from 1; `None` if it does not wait, or its place is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+}
 
 /// The columns of a job in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,28 +47,46 @@ pub struct Row {
     pub namespace: String,
     /// The job's name.
     pub name: String,
+    /// The job's UID.
+    pub uid: String,
     /// Its phase.
     pub phase: Phase,
     /// The reason for the phase, one CamelCase word.
-    pub reason: Option<String>,
-    /// The number of Workers that run and are ready.
-    pub workers_ready: i32,
-    /// The number of Workers requested.
-    pub workers: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase_reason: Option<String>,
+    /// Why the job failed, or what keeps it from starting, one CamelCase word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// The number of its Workers in each state.
+    pub workers: Workers,
+    /// The user who created it, if recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// When the job was created.
+    pub created: Option<Timestamp>,
+    /// When it was first allowed to run, or last resumed.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub finished: Option<Timestamp>,
+    /// The GPUs that all its pods together request, of any vendor.
+    pub gpus: u64,
+    /// The queue that it is submitted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// What its training program reports about its progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Reported>,
     /// The number of ranks per Worker.
     pub slots_per_worker: i32,
     /// The MPI implementation: `OpenMPI`, `Intel` or `MPICH`.
     pub mpi: String,
     /// The image of the Workers' first container.
     pub image: String,
-    /// When the job was created.
-    pub created: Option<Timestamp>,
-    /// When it was first allowed to run, or last resumed.
-    pub started: Option<Timestamp>,
-    /// When it ended.
-    pub ended: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Its labels.
+    #[serde(skip)]
+    pub labels: BTreeMap<String, String>,
     /// For a TrainJob without a node count, the runtime that determines it.
     #[serde(skip)]
     pub runtime: Option<RuntimeRef>,
@@ -53,7 +94,7 @@ pub struct Row {
 
 impl Row {
     /// Whether the job has ended.
-    pub fn finished(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
@@ -62,7 +103,7 @@ impl Row {
         if self.phase == Phase::Pending {
             return None;
         }
-        since(self.started?, self.ended.unwrap_or(now))
+        since(self.started?, self.finished.unwrap_or(now))
     }
 
     /// Returns the time from creation to `now`.
@@ -73,34 +114,65 @@ impl Row {
 
 /// Returns the row of a raw object; missing fields count as not set.
 pub fn row(object: &DynamicObject) -> Row {
+    row_with_pods(object, &[])
+}
+
+/// Returns the row of a raw object and its pods. Pods refine the counts of Workers if the job's operator does not
+/// publish them.
+pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
     let spec = spec(object);
     let status = status(object);
     let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let kind = Kind::of(object);
-    let (phase, reason) = phase(kind, object, &status);
+    let (phase, phase_reason) = phase(kind, object, &status);
+    let ended = matches!(phase, Phase::Succeeded | Phase::Failed);
     Row {
         kind,
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
         name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
         phase,
-        reason,
-        workers_ready: status
-            .workers
-            .as_ref()
-            .map_or_else(|| kind.workers_active(object), |counts| counts.running),
-        workers: kind.workers(object),
+        cause: cause(phase, phase_reason.as_deref(), &status),
+        phase_reason,
+        workers: workers::of(kind, object, &status, pods, ended),
+        owner: owner(object),
+        started: started(&status, created),
+        finished: finished(&status),
+        created,
+        gpus: kind.gpus(object),
+        queue: kind.queue(object).map(|name| Queue { name, position: None }),
+        progress: reported(object),
         slots_per_worker: spec.slots_per_worker.unwrap_or(1),
         mpi: match kind {
             Kind::MpiJob => spec.mpi_implementation.clone().unwrap_or_else(|| "OpenMPI".to_owned()),
             _ => "-".to_owned(),
         },
         image: kind.image(object).unwrap_or_default(),
-        created,
-        started: started(&status, created),
-        ended: ended(&status),
         deleting: object.metadata.deletion_timestamp.is_some(),
+        labels: object.labels().clone(),
         runtime: (kind == Kind::TrainJob).then(|| runtime::of(object)).flatten(),
     }
+}
+
+/// Why a job failed, or what keeps it from starting: what its operator published, and else the reason for its phase.
+fn cause(phase: Phase, phase_reason: Option<&str>, status: &MPIJobStatus) -> Option<String> {
+    match phase {
+        Phase::Failed => {
+            status.failure.as_ref().map(|failure| failure.reason.as_str()).or(phase_reason).map(str::to_owned)
+        }
+        Phase::Pending => status.waiting.as_ref().map(|waiting| waiting.reason.clone()),
+        Phase::Running | Phase::Succeeded => None,
+    }
+}
+
+/// The user who created a job, as recorded by our service or by the dashboard. The API server itself records only the
+/// program that wrote an object (`managedFields`), not the user.
+fn owner(object: &DynamicObject) -> Option<String> {
+    let annotation = |name: &str| object.annotations().get(name);
+    let found = annotation(ANNOTATION_OWNER)
+        .or_else(|| annotation(ANNOTATION_DASHBOARD_USER))
+        .or_else(|| object.labels().get(LABEL_DASHBOARD_USER));
+    found.map(|name| name.trim()).filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// Returns the job's spec; empty if it has none or it cannot be parsed.
@@ -131,7 +203,7 @@ pub fn in_our_words(object: &DynamicObject) -> MPIJob {
             ..Failure::default()
         });
     }
-    status.completion_time = status.completion_time.take().or_else(|| ended(&status).map(Time));
+    status.completion_time = status.completion_time.take().or_else(|| finished(&status).map(Time));
     status.phase = Some(phase);
     status.phase_reason = reason;
     let mut spec = spec(object);
@@ -156,7 +228,7 @@ fn started(status: &MPIJobStatus, created: Option<Timestamp>) -> Option<Timestam
 }
 
 /// When the job ended, from its own field or from the condition that reports its end.
-fn ended(status: &MPIJobStatus) -> Option<Timestamp> {
+fn finished(status: &MPIJobStatus) -> Option<Timestamp> {
     let told = status.completion_time.as_ref().map(|time| time.0);
     told.or_else(|| {
         let ending = |type_: &str| matches!(type_, "Succeeded" | "Complete" | "Failed");
@@ -272,7 +344,7 @@ mod tests {
         ];
         for (status, phase, reason) in table {
             let row = row(&object(status.clone()));
-            assert_eq!((row.phase, row.reason.as_deref()), (phase, reason), "{status}");
+            assert_eq!((row.phase, row.phase_reason.as_deref()), (phase, reason), "{status}");
         }
     }
 
@@ -280,11 +352,66 @@ mod tests {
     fn a_row_counts_workers_and_time() {
         let status = json!({"phase": "Running", "workers": {"running": 3, "pending": 1, "failed": 0, "of": 4}, "startTime": "2026-01-01T00:00:10Z"});
         let row = row(&object(status));
-        assert_eq!((row.workers_ready, row.workers, row.slots_per_worker), (3, 4, 2));
+        assert_eq!((row.workers.to_string().as_str(), row.slots_per_worker), ("3/4 Running, 1 Pending", 2));
         assert_eq!(row.image, "img");
         let now: Timestamp = "2026-01-01T00:02:00Z".parse().unwrap();
         assert_eq!(row.age(now).map(duration).as_deref(), Some("2m"));
         assert_eq!(row.runtime(now).map(duration).as_deref(), Some("1m50s"));
+    }
+
+    #[test]
+    fn a_cause_is_published_or_else_the_reason_of_the_failure() {
+        let table = [
+            (
+                json!({"phase": "Failed", "phaseReason": "A", "failure": {"reason": "OutOfMemory", "message": ""}}),
+                Some("OutOfMemory"),
+            ),
+            (
+                json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}),
+                Some("BackoffLimitExceeded"),
+            ),
+            (
+                json!({"phase": "Pending", "waiting": {"reason": "Unschedulable", "message": ""}}),
+                Some("Unschedulable"),
+            ),
+            (json!({"phase": "Running", "waiting": {"reason": "Unschedulable", "message": ""}}), None),
+            (json!({"phase": "Succeeded", "phaseReason": "MPIJobSucceeded"}), None),
+        ];
+        for (status, cause) in table {
+            assert_eq!(row(&object(status.clone())).cause.as_deref(), cause, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_owner_is_the_recorded_user_and_never_a_program() {
+        let owned = |metadata: serde_json::Value| {
+            let object =
+                json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": metadata});
+            row(&serde_json::from_value(object).unwrap()).owner
+        };
+        let all = json!({"annotations": {ANNOTATION_OWNER: "jane", ANNOTATION_DASHBOARD_USER: "joe"},
+            "labels": {LABEL_DASHBOARD_USER: "jim"}});
+        assert_eq!(owned(all).as_deref(), Some("jane"));
+        assert_eq!(owned(json!({"labels": {LABEL_DASHBOARD_USER: "jim"}})).as_deref(), Some("jim"));
+        assert_eq!(owned(json!({"annotations": {ANNOTATION_OWNER: " "}})), None);
+        assert_eq!(owned(json!({"managedFields": [{"manager": "kubectl-create"}]})), None);
+    }
+
+    #[test]
+    fn a_row_in_json_has_the_contracts_fields() {
+        let mut made = object(json!({"phase": "Running", "startTime": "2026-01-01T00:00:10Z",
+            "trainerStatus": {"progressPercentage": 50, "estimatedRemainingSeconds": 60}}));
+        made.metadata.labels =
+            Some(BTreeMap::from([(crate::kind::LABEL_QUEUE.to_owned(), "gpus".to_owned())]));
+        made.metadata.uid = Some("u".to_owned());
+        let value = serde_json::to_value(row(&made)).unwrap();
+        let expected = json!({"kind": "MPIJob", "namespace": "team", "name": "pi", "uid": "u", "phase": "Running",
+            "workers": {"running": 0, "pending": 4, "failed": 0, "of": 4},
+            "created": "2026-01-01T00:00:00Z", "started": "2026-01-01T00:00:10Z", "finished": null, "gpus": 0,
+            "queue": {"name": "gpus"}, "progress": {"percent": 50, "timeLeft": 60},
+            "slotsPerWorker": 2, "mpi": "OpenMPI", "image": "img", "deleting": false});
+        assert_eq!(value, expected);
+        assert!(value.to_string().len() <= 500, "{}", value.to_string().len());
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub async fn run(console: &Console, global: &Global, asked: &Compare) -> Result<
 fn text(found: &Comparison) -> String {
     let headings: Vec<&str> = std::iter::once("").chain(found.columns.iter().map(String::as_str)).collect();
     let mut text = table::table(&headings, &found.outcome.iter().map(cells).collect::<Vec<_>>());
+    if !found.metrics.is_empty() {
+        text.push_str(&format!("\n{}\n", styled(STRONG, "Metrics")));
+        text.push_str(&table::table(&headings, &found.metrics.iter().map(cells).collect::<Vec<_>>()));
+    }
     if !found.differences.is_empty() {
         text.push_str(&format!("\n{}\n", styled(STRONG, "Differences")));
         text.push_str(&table::table(&headings, &found.differences.iter().map(cells).collect::<Vec<_>>()));
@@ -83,11 +87,12 @@ mod tests {
         let found = Comparison {
             columns: vec!["a".to_owned(), "b".to_owned()],
             outcome: vec![line("state", ["Failed", "Succeeded"])],
+            metrics: vec![line("loss", ["0.5", "0.25"])],
             differences: vec![line("memory", ["1Gi", "2Gi"])],
         };
         assert_eq!(
             anstream::adapter::strip_str(&text(&found)).to_string(),
-            "        a        b\nstate   Failed   Succeeded\n\nDifferences\n         a     b\nmemory   1Gi   2Gi\n"
+            "        a        b\nstate   Failed   Succeeded\n\nMetrics\n       a     b\nloss   0.5   0.25\n\nDifferences\n         a     b\nmemory   1Gi   2Gi\n"
         );
     }
 }

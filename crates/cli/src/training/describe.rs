@@ -99,7 +99,7 @@ fn section(title: &str, body: &str) -> String {
 
 fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
     let row = &found.row;
-    let ranks = row.workers * row.slots_per_worker;
+    let ranks = row.workers.of * row.slots_per_worker;
     let slots = if row.slots_per_worker == 1 { "slot" } else { "slots" };
     let mut fields = vec![
         ("Name", row.name.clone()),
@@ -109,7 +109,7 @@ fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
             "Workers",
             format!(
                 "{} of {} ready, {} {slots} each, {ranks} ranks",
-                row.workers_ready, row.workers, row.slots_per_worker
+                row.workers.running, row.workers.of, row.slots_per_worker
             ),
         ),
         ("MPI", row.mpi.clone()),
@@ -122,7 +122,7 @@ fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
         fields.push(("Created", format!("{created} ({} ago)", ago(row.age(now)))));
     }
     if let Some(runtime) = row.runtime(now) {
-        let word = if row.finished() { "Ran for" } else { "Running for" };
+        let word = if row.has_ended() { "Ran for" } else { "Running for" };
         fields.push((word, view::duration(runtime)));
     }
     fields

@@ -73,5 +73,6 @@ fn pick(list: &List) -> Pick {
         until: list.until,
         order: list.sort.map(Into::into),
         reverse: list.reverse,
+        ..Pick::default()
     }
 }

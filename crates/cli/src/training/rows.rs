@@ -94,13 +94,13 @@ pub fn rows_cells<'r>(
             cells.extend([
                 row.name.clone(),
                 state(row, wide),
-                format!("{}/{}", row.workers_ready, row.workers),
+                format!("{}/{}", row.workers.running, row.workers.of),
                 ago(row.runtime(now)),
                 ago(row.age(now)),
             ]);
             if wide {
                 cells.extend([
-                    row.reason.clone().unwrap_or_else(|| "-".to_owned()),
+                    row.phase_reason.clone().unwrap_or_else(|| "-".to_owned()),
                     row.mpi.clone(),
                     row.slots_per_worker.to_string(),
                     row.created.map_or_else(|| "-".to_owned(), |created| created.to_string()),
@@ -120,7 +120,7 @@ pub fn state(row: &Row, bare: bool) -> String {
         return styled(CAREFUL, "Deleting");
     }
     let telling =
-        row.reason.as_deref().filter(|_| !bare && matches!(row.phase, Phase::Pending | Phase::Failed));
+        row.phase_reason.as_deref().filter(|_| !bare && matches!(row.phase, Phase::Pending | Phase::Failed));
     let style = match row.phase {
         Phase::Succeeded => GOOD,
         Phase::Failed => BAD,

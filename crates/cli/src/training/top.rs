@@ -110,7 +110,7 @@ fn tables(jobs: &[JobUse], top: &Top) -> String {
                 let mut cells = vec![
                     row.name.clone(),
                     state(row, false),
-                    format!("{}/{}", row.workers_ready, row.workers),
+                    format!("{}/{}", row.workers.running, row.workers.of),
                     cores(job.cpu_cores, None),
                     bytes(job.memory_bytes, None),
                     job.gpus.to_string(),

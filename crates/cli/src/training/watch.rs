@@ -167,7 +167,7 @@ impl Lines {
         let key = (row.kind, row.namespace.clone(), row.name.clone());
         let seen = match self.output {
             Output::Table | Output::Wide => {
-                format!("{} {}/{}", state(&row, false), row.workers_ready, row.workers)
+                format!("{} {}/{}", state(&row, false), row.workers.running, row.workers.of)
             }
             Output::Name => String::new(),
             _ => job.metadata.resource_version.clone().unwrap_or_default(),

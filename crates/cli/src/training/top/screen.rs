@@ -91,7 +91,7 @@ fn draw_jobs(frame: &mut Frame, view: &View, area: Rect) {
     let rows = view.jobs.iter().map(|job| {
         let row = &job.row;
         let state = match row
-            .reason
+            .phase_reason
             .as_deref()
             .filter(|_| !matches!(row.phase, api::Phase::Running | api::Phase::Succeeded))
         {
@@ -108,7 +108,7 @@ fn draw_jobs(frame: &mut Frame, view: &View, area: Rect) {
             Cell::new(row.namespace.clone()),
             Cell::new(row.name.clone()),
             Cell::new(state).style(Style::new().fg(color)),
-            Cell::new(format!("{}/{}", row.workers_ready, row.workers)),
+            Cell::new(format!("{}/{}", row.workers.running, row.workers.of)),
             Cell::new(cores(job.cpu_cores, None)),
             Cell::new(bytes(job.memory_bytes, None)),
             Cell::new(job.gpus.to_string()),

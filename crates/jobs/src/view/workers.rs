@@ -1,0 +1,150 @@
+//! How many Workers of a job are in which state.
+//!
+//! Our operator publishes the counts (`status.workers`), and they are used as they are. For other operators, they are
+//! counted from the job's pods if there are any, else from `status.replicaStatuses`. Pure.
+
+use std::fmt;
+
+use api::{LABEL_JOB_ROLE, MPIJobStatus};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde::Serialize;
+
+use crate::Kind;
+
+/// JobSet's label with the name of the replicated job that a pod belongs to.
+const LABEL_REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+/// The Training Operator's label with a pod's role, in lower case.
+const LABEL_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
+
+/// The number of a job's Workers in each state. As text, `7/8 Running, 1 Pending`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Workers {
+    /// Workers that run and are ready.
+    pub running: i32,
+    /// Workers that do not exist yet, or are not ready.
+    pub pending: i32,
+    /// Workers that failed.
+    pub failed: i32,
+    /// Workers that the job asks for.
+    pub of: i32,
+}
+
+impl fmt::Display for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} Running", self.running, self.of)?;
+        for (count, state) in [(self.pending, "Pending"), (self.failed, "Failed")] {
+            if count > 0 {
+                write!(f, ", {count} {state}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Workers {
+    /// Sets the number of Workers that a TrainJob's runtime determines. Its child Job reports only whether all of them
+    /// are ready.
+    pub(crate) fn set_nodes(&mut self, nodes: i32) {
+        self.running = if self.running > 0 { nodes } else { 0 };
+        self.pending = if self.pending > 0 { nodes - self.running } else { 0 };
+        self.of = nodes;
+    }
+}
+
+/// Returns the counts for a job. `ended` says whether the job has ended, so that missing Workers are not pending.
+pub(super) fn of(
+    kind: Kind,
+    object: &DynamicObject,
+    status: &MPIJobStatus,
+    pods: &[Pod],
+    ended: bool,
+) -> Workers {
+    let of = kind.workers(object);
+    if let Some(counts) = &status.workers {
+        return Workers { running: counts.running, pending: counts.pending, failed: counts.failed, of };
+    }
+    let (running, failed, succeeded) = match pods {
+        [] => {
+            let sum = |count: fn(&api::ReplicaStatus) -> Option<i32>| -> i32 {
+                let roles = kind.working_roles().iter();
+                roles.filter_map(|role| count(status.replica_statuses.get(*role)?)).sum()
+            };
+            (kind.workers_active(object), sum(|role| role.failed), sum(|role| role.succeeded))
+        }
+        pods => in_states(kind, pods),
+    };
+    let pending = if ended { 0 } else { (of - running - failed - succeeded).max(0) };
+    Workers { running, pending, failed, of }
+}
+
+/// Counts the Workers among these pods: running and ready, failed, succeeded.
+fn in_states(kind: Kind, pods: &[Pod]) -> (i32, i32, i32) {
+    pods.iter().filter(|pod| is_worker(kind, pod)).fold((0, 0, 0), |(running, failed, succeeded), pod| {
+        match semantics::phase(pod) {
+            "Failed" => (running, failed + 1, succeeded),
+            "Succeeded" => (running, failed, succeeded + 1),
+            "Running" if semantics::is_ready(pod) => (running + 1, failed, succeeded),
+            _ => (running, failed, succeeded),
+        }
+    })
+}
+
+fn is_worker(kind: Kind, pod: &Pod) -> bool {
+    let is = |label: &str, value: &str| pod.labels().get(label).is_some_and(|found| found == value);
+    match kind {
+        Kind::MpiJob => is(LABEL_JOB_ROLE, "worker"),
+        Kind::TrainJob => is(LABEL_REPLICATED_JOB, crate::kind::TRAINER_JOB),
+        // Each of their pods is a rank.
+        Kind::PyTorchJob | Kind::TfJob => pod.labels().contains_key(LABEL_REPLICA_TYPE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn job(status: Value) -> DynamicObject {
+        serde_json::from_value(
+            json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi"},
+            "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 8}}}, "status": status}),
+        )
+        .unwrap()
+    }
+
+    fn pod(role: &str, phase: &str, ready: &str) -> Pod {
+        serde_json::from_value(json!({"metadata": {"labels": {LABEL_JOB_ROLE: role}},
+            "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}}))
+        .unwrap()
+    }
+
+    fn counted(status: Value, pods: &[Pod], ended: bool) -> String {
+        let object = job(status);
+        of(Kind::MpiJob, &object, &super::super::status(&object), pods, ended).to_string()
+    }
+
+    #[test]
+    fn published_counts_are_used_as_they_are() {
+        let status = json!({"workers": {"running": 7, "pending": 1, "failed": 0, "of": 8}, "replicaStatuses": {"Worker": {"active": 2}}});
+        assert_eq!(counted(status.clone(), &[], false), "7/8 Running, 1 Pending");
+        assert_eq!(counted(status, &[pod("worker", "Failed", "False")], false), "7/8 Running, 1 Pending");
+    }
+
+    #[test]
+    fn without_published_counts_pods_are_counted_and_else_replica_statuses() {
+        let upstream =
+            json!({"replicaStatuses": {"Worker": {"active": 5, "failed": 1}, "Launcher": {"active": 1}}});
+        assert_eq!(counted(upstream.clone(), &[], false), "5/8 Running, 2 Pending, 1 Failed");
+        assert_eq!(counted(upstream.clone(), &[], true), "5/8 Running, 1 Failed");
+        let pods = [
+            pod("worker", "Running", "True"),
+            pod("worker", "Running", "False"),
+            pod("worker", "Failed", "False"),
+            pod("launcher", "Running", "True"),
+        ];
+        assert_eq!(counted(upstream, &pods, false), "1/8 Running, 6 Pending, 1 Failed");
+        assert_eq!(counted(json!({}), &[], false), "0/8 Running, 8 Pending");
+    }
+}
