@@ -8,6 +8,7 @@
 pub mod kind;
 pub mod manifest;
 
+pub mod availability;
 pub mod build;
 pub mod preflight;
 pub mod setting;

@@ -17,12 +17,13 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
-use plan::{Finding, Room, Weight};
+use plan::{Estimate, Finding, Room, Weight};
 use serde::Serialize;
 
+use crate::availability::Snapshot;
 use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
-use crate::queue::{self, LocalQueue};
+use crate::queue::{self, Found, LocalQueue};
 use crate::refusal::whom_to_ask;
 use crate::{Action, Advice, Attempt, Class, Error, JobRef, Kind, view};
 
@@ -99,6 +100,35 @@ pub async fn preflight(
         room.jobs.push(counted);
     }
     Ok(waits)
+}
+
+/// Reads what [`availability`](crate::availability::availability) judges a job by, in at most `patience`. What the caller may
+/// not read, or is not read in time, is left out.
+pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> Snapshot {
+    let everywhere = async |kind, plural| match queue::read_all(client, None, kind, plural).await {
+        Found::Hidden => queue::read_all(client, Some(namespace), kind, plural).await,
+        found => found,
+    };
+    let reads = async {
+        futures::join!(
+            room(client, namespace),
+            everywhere("LocalQueue", "localqueues"),
+            queue::read_all(client, None, "ClusterQueue", "clusterqueues"),
+            everywhere("Workload", "workloads"),
+        )
+    };
+    let Ok((room, local, cluster, workloads)) = tokio::time::timeout(patience, reads).await else {
+        return Snapshot::default();
+    };
+    let all = |found: Found| match found {
+        Found::All(objects) => objects,
+        Found::Unserved | Found::Hidden => Vec::new(),
+    };
+    let local_queues = match local {
+        Found::Unserved => None,
+        found => Some(all(found)),
+    };
+    Snapshot { room, local_queues, cluster_queues: all(cluster), workloads: all(workloads) }
 }
 
 fn refusal(finding: &Finding) -> Error {
@@ -197,7 +227,18 @@ async fn room(client: &Client, namespace: &str) -> Room {
         jobs(client, namespace),
         paging::capacity(client),
     );
-    Room { quotas: quotas.unwrap_or_default(), limits: limits.unwrap_or_default(), most_jobs, jobs, capacity }
+    let now = Timestamp::now();
+    let remaining = jobs
+        .iter()
+        .filter_map(|job| Some((job.metadata.uid.clone()?, view::reported(job)?.remaining_seconds(now)?)));
+    Room {
+        quotas: quotas.unwrap_or_default(),
+        limits: limits.unwrap_or_default(),
+        most_jobs,
+        remaining_seconds: remaining.collect(),
+        jobs: jobs.iter().map(view::in_our_words).collect(),
+        capacity,
+    }
 }
 
 async fn read<K>(api: Api<K>) -> Option<Vec<K>>
@@ -220,7 +261,7 @@ async fn most_jobs(client: &Client, namespace: &str) -> Option<usize> {
 }
 
 /// Every visible MPIJob, of all namespaces if possible, because those jobs hold nodes too.
-async fn jobs(client: &Client, namespace: &str) -> Vec<MPIJob> {
+async fn jobs(client: &Client, namespace: &str) -> Vec<DynamicObject> {
     let of = |namespace: Option<&str>| Selection {
         kind: Some(Kind::MpiJob),
         namespace: namespace.map(str::to_owned),
@@ -230,7 +271,7 @@ async fn jobs(client: &Client, namespace: &str) -> Vec<MPIJob> {
         Ok(found) => Ok(found),
         Err(_) => list::list(client, &of(Some(namespace))).await,
     };
-    found.unwrap_or_default().iter().map(view::in_our_words).collect()
+    found.unwrap_or_default()
 }
 
 /// Reads the queue that the job names, with a finding about it; `None` if the job names none, or the queue may not be
@@ -246,6 +287,7 @@ async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(Loc
         LocalQueue::Missing => Some(Finding {
             weight: Weight::Waits,
             reason: Cause::QuotaExceeded,
+            wait: None,
             message: format!(
                 "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
             ),
@@ -255,6 +297,7 @@ async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(Loc
         LocalQueue::Unserved => Some(Finding {
             weight: Weight::Waits,
             reason: Cause::QuotaExceeded,
+            wait: None,
             message: format!("the cluster has no Kueue: the queue \"{name}\" has no effect"),
             advice: "omit the queue, or ask an administrator to install Kueue".into(),
         }),
@@ -270,6 +313,7 @@ fn waiting(name: &str, queue: &DynamicObject, job: JobRef) -> Option<Finding> {
     Some(Finding {
         weight: Weight::Waits,
         reason: Cause::QuotaExceeded,
+        wait: Some(Estimate::Unknown),
         message: format!(
             "workloads in the queue \"{name}\": {pending} waiting, {admitted} running. Estimated wait time: unknown (the queue does not say how long its workloads take)"
         ),

@@ -61,6 +61,34 @@ pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject)
     None
 }
 
+/// Kueue's objects of one kind.
+pub(crate) enum Found {
+    /// All that may be read.
+    All(Vec<DynamicObject>),
+    /// The cluster does not serve the kind.
+    Unserved,
+    /// The caller may not read them, or there are too many.
+    Hidden,
+}
+
+/// Reads all objects of a Kueue kind, in a namespace or everywhere.
+pub(crate) async fn read_all(
+    client: &Client,
+    namespace: Option<&str>,
+    kind: &'static str,
+    plural: &'static str,
+) -> Found {
+    for api in apis(client, namespace, kind, plural) {
+        let mut found = Vec::new();
+        match paging::each(&api, ListParams::default(), MOST_PAGES, |objects| found.extend(objects)).await {
+            Ok(true) => return Found::All(found),
+            Err(error) if is_unserved(&error) => {}
+            Ok(false) | Err(_) => return Found::Hidden,
+        }
+    }
+    Found::Unserved
+}
+
 /// The APIs of a Kueue kind in each version, in a namespace or everywhere.
 fn apis(
     client: &Client,

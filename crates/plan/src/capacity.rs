@@ -91,6 +91,16 @@ impl Capacity {
         Gpus { requested, available: self.nodes.iter().filter(|node| node.usable).map(free).sum() }
     }
 
+    /// Returns what no pod holds of the usable nodes, in total; `None` if no node is visible.
+    #[must_use]
+    pub fn free(&self) -> Option<Amounts> {
+        let mut total = Amounts::new();
+        for (room, _) in self.rooms().iter().zip(&self.nodes).filter(|(_, node)| node.usable) {
+            add(&mut total, &room.free);
+        }
+        (!self.nodes.is_empty()).then_some(total)
+    }
+
     /// The room on every node.
     pub(crate) fn rooms(&self) -> Vec<Room> {
         let room = |node: &NodeShape| {
@@ -184,6 +194,8 @@ mod tests {
         all.add_pods(&[pod("0", "8", Some("a")), pod("1", "8", None)]);
         all.add_pods(&[pod("x", "4", Some("b")), pod("y", "8", Some("c"))]);
         assert_eq!(all.gpus(32, ["0", "1", "2"]), Gpus { requested: 32, available: 12 });
+        assert_eq!(semantics::gpus(&all.free().unwrap()), 4);
+        assert_eq!(Capacity::default().free(), None);
     }
 
     #[test]

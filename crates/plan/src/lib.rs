@@ -13,6 +13,7 @@ mod change;
 mod conditions;
 mod defaults;
 mod duration;
+mod estimate;
 mod explanation;
 mod failure;
 mod immutable;
@@ -40,6 +41,7 @@ pub use change::{Change, Child, ChildKind, JobChange, Patch, Target};
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
+pub use estimate::{Basis, Estimate, Source};
 pub use explanation::{Explanation, QueuePlace, Situation, Stage, Told, explain, wants_gpus_counted};
 pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};
 pub use immutable::forbidden_changes;
@@ -53,7 +55,7 @@ pub use observed::{
 };
 pub use outlook::Outlook;
 pub use planning::{Plan, plan};
-pub use precheck::{Finding, Room, Weight, counts_as_running, precheck};
+pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, requested, wait};
 pub use report::{reject, report};
 pub use stall::{is_conclusive, wants_look};
 pub use validate::{

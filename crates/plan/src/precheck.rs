@@ -4,6 +4,8 @@
 //! The input is the job and what was read of the namespace and cluster ([`Room`]); the output is a list of
 //! [`Finding`]s, the refusals first. Pure, and the only place that decides it. What could not be read is not judged.
 
+use std::collections::BTreeMap;
+
 use api::{CONDITION_FAILED, CONDITION_SUCCEEDED, LAUNCHER, MPIJob, Phase, WORKER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -18,11 +20,9 @@ use serde::Serialize;
 use crate::action::{Action, Advice};
 use crate::capacity::{Capacity, PODS, Room as NodeRoom};
 use crate::conditions::is_true;
+use crate::estimate::{Estimate, Experience, Holder, estimate};
 use crate::validate::is_ours;
 use diagnosis::{Cause, no_node_can_take};
-
-/// The minimum number of finished jobs for an estimate.
-const FEWEST_EXAMPLES: usize = 3;
 
 /// The quota resource that counts MPIJobs.
 const COUNT_OF_JOBS: &str = "count/mpijobs.kubeflow.org";
@@ -39,6 +39,8 @@ pub struct Room {
     pub most_jobs: Option<usize>,
     /// The visible jobs: running ones hold the resources that are short, ended ones show how long jobs take.
     pub jobs: Vec<MPIJob>,
+    /// The remaining time that programs of running jobs report, in seconds from now, by the job's UID.
+    pub remaining_seconds: BTreeMap<String, i64>,
     /// All nodes, and what all pods hold on them.
     pub capacity: Option<Capacity>,
 }
@@ -62,6 +64,9 @@ pub struct Finding {
     pub reason: Cause,
     /// What is requested, and what is available.
     pub message: String,
+    /// How long the job would wait, if it waits for a resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Estimate>,
     /// What to do.
     #[serde(flatten)]
     pub advice: Advice,
@@ -195,6 +200,7 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
     (running >= limit).then(|| Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
+        wait: None,
         message: format!("Quota exceeded: {running}/{limit} jobs running"),
         advice: Advice::from(format!(
             "the limit of namespace {namespace} is {limit} at once, including jobs admitted by queues: wait for one to end, suspend or delete one"
@@ -276,6 +282,7 @@ fn over_count(quota: &CountedQuota<'_>) -> Option<Finding> {
     (Quantity::ONE.plus(used) > limit).then(|| Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
+        wait: None,
         message: format!("Quota exceeded: {used}/{limit} MPIJobs exist (quota {name})"),
         advice: Advice::from("delete one; jobs that have ended count too").with(Action::ListJobs {
             namespace: Some(namespace.to_owned()),
@@ -315,6 +322,7 @@ fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
     Some(Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
+        wait: None,
         message: format!(
             "Quota exceeded: {sum} of {key} requested, {used} of {limit} used, {left} left (quota {name})"
         ),
@@ -336,6 +344,7 @@ fn unspoken(roles: &[Role<'_>], quota: &str, key: &str) -> Option<Finding> {
     Some(Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
+        wait: None,
         message: format!("the quota {quota} covers {key}, but the {} sets no {name} {what}", silent.name),
         advice: Advice::from(format!(
             "set resources.{what}s.{name} of every container of the {}; an administrator can set a default with a LimitRange",
@@ -369,6 +378,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
     let finding = |message: String, resource: &str| Finding {
         weight: Weight::Refused,
         reason: Cause::AdmissionRefused,
+        wait: None,
         message,
         advice: format!("change resources of the {}: {resource}", role.name).into(),
     };
@@ -447,6 +457,7 @@ fn lacking(
         return Some(Finding {
             weight: Weight::Waits,
             reason: Cause::Unschedulable,
+            wait: None,
             message: format!(
                 "Insufficient {noun}: requested {asked}, available {whole} even with nothing else running ({all} of {wanted} {roles} fit)"
             ),
@@ -467,10 +478,12 @@ fn lacking(
         format!("{}: {why}.", misfit(role, placed, &format!("{each} {noun}")))
     };
     let missing = if short { difference(asked, free) } else { each };
+    let wait = wait(&name, missing, |_| true, 0, room, now);
     Some(Finding {
         weight: Weight::Waits,
         reason: Cause::Unschedulable,
-        message: format!("{message} Estimated wait time: {}", estimate(&name, missing, room, now)),
+        message: format!("{message} Estimated wait time: {wait}"),
+        wait: Some(wait),
         advice: match placed {
             0 => format!("the job waits; to start sooner, request less per {}", role.name),
             _ => format!("the job waits; {} of this size could start now", role.counted(placed)),
@@ -519,12 +532,15 @@ fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
     Finding {
         weight: Weight::Waits,
         reason: Cause::Unschedulable,
+        wait: None,
         message,
         advice: format!("request less per {}, or ask an administrator for larger nodes", role.name).into(),
     }
 }
 
-fn noun(name: &str) -> &str {
+/// The plural noun for a resource in a sentence: `GPUs`, `bytes of memory`.
+#[must_use]
+pub fn noun(name: &str) -> &str {
     match name {
         "cpu" => "CPUs",
         "memory" => "bytes of memory",
@@ -572,79 +588,39 @@ fn place(rooms: &mut [NodeRoom], places: &[usize], one: &Amounts, wanted: usize)
     placed
 }
 
-/// Estimates when this much will be free, from how long past jobs took and from the deadlines of running ones.
-fn estimate(name: &str, missing: Quantity, room: &Room, now: Timestamp) -> String {
-    let seconds = |from: Timestamp, to: Timestamp| to.as_second() - from.as_second();
-    let status = |job: &MPIJob| job.status.clone().unwrap_or_default();
-    let mut examples: Vec<i64> = room
-        .jobs
-        .iter()
-        .map(status)
-        .filter(|status| status.phase == Some(Phase::Succeeded))
-        .filter_map(|status| Some(seconds(status.start_time?.0, status.completion_time?.0)))
-        .filter(|seconds| *seconds >= 0)
-        .collect();
-    examples.sort_unstable();
-    let learned = (examples.len() >= FEWEST_EXAMPLES).then(|| {
-        let at = |part: usize| examples.get((examples.len() - 1) * part / 4).copied().unwrap_or(0);
-        (at(1), at(4))
-    });
-    let mut deadlines = 0;
-    let mut ends: Vec<(i64, i64, Quantity)> = Vec::new();
-    for job in room.jobs.iter().filter(|job| counts_as_running(job)) {
-        let held = roles(job, &room.limits)
-            .iter()
-            .filter_map(|role| Some(role.requests.get(name)?.times(role.count)))
-            .fold(Quantity::ZERO, |sum, held| held.plus(sum));
-        let Some(started) = status(job).start_time.filter(|_| !held.is_zero()) else { continue };
-        let elapsed = seconds(started.0, now);
-        let deadline = job.spec.run_policy.as_ref().and_then(|policy| policy.active_deadline_seconds);
-        deadlines += usize::from(deadline.is_some());
-        let (low, high) = match (learned, deadline) {
-            // It has run longer than any before it, so past durations do not help.
-            (Some((_, high)), None) if elapsed > high => continue,
-            (Some((low, high)), None) => (low, high),
-            (Some((low, high)), Some(deadline)) => {
-                (low.min(deadline), if elapsed > high { deadline } else { high.min(deadline) })
-            }
-            (None, Some(deadline)) => (0, deadline),
-            (None, None) => continue,
-        };
-        ends.push(((low - elapsed).max(0), (high - elapsed).max(0), held));
-    }
-    let until = |mut ends: Vec<(i64, Quantity)>| -> Option<i64> {
-        ends.sort_by_key(|(at, _)| *at);
-        let mut freed = Quantity::ZERO;
-        ends.into_iter().find_map(|(at, held)| {
-            freed = held.plus(freed);
-            (missing <= freed).then_some(at)
+/// Estimates when this much of a resource will be free: when the running jobs that `holds` selects release it. `ahead`
+/// is the number of jobs whose needs are part of `missing`, because they come first.
+#[must_use]
+pub fn wait(
+    resource: &str,
+    missing: Quantity,
+    holds: impl Fn(&MPIJob) -> bool,
+    ahead: usize,
+    room: &Room,
+    now: Timestamp,
+) -> Estimate {
+    let running = room.jobs.iter().filter(|job| counts_as_running(job) && holds(job));
+    let holders: Vec<Holder<'_>> = running
+        .map(|job| Holder {
+            job,
+            held: requested(job, &room.limits).get(resource).copied().unwrap_or(Quantity::ZERO),
         })
-    };
-    let low = until(ends.iter().map(|(low, _, held)| (*low, *held)).collect());
-    let high = until(ends.iter().map(|(_, high, held)| (*high, *held)).collect());
-    match (low, high) {
-        (Some(low), Some(high)) => {
-            let learned = learned.map(|_| format!("{} jobs that have ended", examples.len()));
-            let told = match deadlines {
-                0 => None,
-                1 => Some("the deadline of 1 running job".to_owned()),
-                _ => Some(format!("the deadlines of {deadlines} running jobs")),
-            };
-            let basis: Vec<String> = learned.into_iter().chain(told).collect();
-            format!("{} (from {})", range(low, high), basis.join(" and "))
-        }
-        _ => "unknown (too few jobs have ended for an estimate, and the running jobs have no deadline)"
-            .to_owned(),
-    }
+        .collect();
+    let experience = Experience { jobs: &room.jobs, remaining_seconds: &room.remaining_seconds, now };
+    estimate(missing, &holders, ahead, &experience)
 }
 
-fn range(low: i64, high: i64) -> String {
-    let minutes = |seconds: i64| (seconds + 59) / 60;
-    match (minutes(low), minutes(high)) {
-        (_, 0 | 1) => "1 minute".to_owned(),
-        (low, high) if low == high => format!("{high} minutes"),
-        (low, high) => format!("{low} to {high} minutes"),
+/// Returns what all pods of a job together request, with the defaults of the namespace's limit ranges.
+#[must_use]
+pub fn requested(job: &MPIJob, limits: &[LimitRange]) -> Amounts {
+    let mut total = Amounts::new();
+    for role in roles(job, limits) {
+        for (name, each) in role.requests {
+            let sum = total.entry(name).or_insert(Quantity::ZERO);
+            *sum = each.times(role.count).plus(*sum);
+        }
     }
+    total
 }
 
 #[cfg(test)]

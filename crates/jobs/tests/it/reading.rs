@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::MPIJob;
+use jobs::availability::{Start, availability};
 use jobs::list::{Selection, get, rows};
 use jobs::{Kind, describe, explanation, preflight};
 use serde_json::{Value, json};
@@ -149,4 +150,46 @@ async fn a_train_job_has_as_many_nodes_as_its_runtime_says() {
     assert_eq!(counts, [(8, 8), (4, 4), (2, 2), (1, 1)]);
     let raw = get(&stage.client, Kind::TrainJob, TEAM, "a-shared").await.unwrap();
     assert!(raw.data.pointer("/spec/trainer").is_none(), "the object itself is as it was written");
+}
+
+#[tokio::test]
+async fn availability_rests_on_nodes_queues_and_reported_progress() {
+    let stage = Stage::new().await;
+    define_mpi_jobs(&stage).await;
+    five_nodes(&stage).await;
+    let judge = async |job: &Value| {
+        let job: MPIJob = serde_json::from_value(job.clone()).unwrap();
+        let seen = preflight::snapshot(&stage.client, TEAM, PATIENCE).await;
+        availability(&job, TEAM, &seen, jiff::Timestamp::now())
+    };
+    let found = judge(&job("fits", 5, 6)).await;
+    assert_eq!((found.start, found.free.unwrap().gpus, found.requested.gpus), (Start::Now, 30, 30));
+    assert_eq!(judge(&job("large", 5, 8)).await.start, Start::Later);
+
+    let version = "kueue.x-k8s.io/v1beta2";
+    stage.define(version, "LocalQueue", "localqueues", "Namespaced").await;
+    stage.define(version, "ClusterQueue", "clusterqueues", "Cluster").await;
+    stage.define(version, "Workload", "workloads", "Namespaced").await;
+    let queue =
+        json!({ "metadata": { "name": "gpus", "namespace": TEAM }, "spec": { "clusterQueue": "all" } });
+    stage.create(version, "LocalQueue", "localqueues", queue).await;
+    let resources = |field: &str, amount: u64| json!([{ "name": "f", "resources": [{ "name": "nvidia.com/gpu", field: amount }] }]);
+    let all = json!({ "metadata": { "name": "all" },
+        "spec": { "resourceGroups": [{ "flavors": resources("nominalQuota", 16) }] },
+        "status": { "flavorsReservation": resources("total", 8) } });
+    stage.create(version, "ClusterQueue", "clusterqueues", all).await;
+    let mut running = job("running", 1, 8);
+    running["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
+    running["metadata"]["annotations"] =
+        json!({ "trainer.opendatahub.io/trainerStatus": "{\"estimatedRemainingSeconds\": 1200}" });
+    running["status"] = json!({ "phase": "Running", "startTime": "2026-01-01T00:00:00Z" });
+    stage.create("kubeflow.org/v2beta1", "MPIJob", "mpijobs", running).await;
+    let mut queued = job("queued", 1, 8);
+    queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
+    let found = judge(&queued).await;
+    assert_eq!((found.start, found.queue.unwrap().free.unwrap().gpus), (Start::Now, 8));
+    queued["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 2.into();
+    let found = judge(&queued).await;
+    let expected = "Requested 16 GPUs but only 8 available in the queue \"gpus\". Estimated wait time: 15 to 25 minutes (from the progress of 1 running job)";
+    assert_eq!(found.findings[0].message, expected);
 }

@@ -1,0 +1,474 @@
+//! Whether a job that does not exist yet could start now, what is free, and how long it would wait otherwise. Pure.
+//!
+//! The input is the job and one [`Snapshot`] of the namespace, the cluster and its queues; the output is an
+//! [`Availability`] in typed values. The rules about quotas, limits and nodes are [`plan::precheck`]'s; this module adds
+//! Kueue's queues and sums. What a snapshot does not have, because the caller may not read it, is not judged.
+//!
+//! Sources: `kubernetes-sigs/kueue` `apis/kueue/v1beta2/{clusterqueue,localqueue,workload}_types.go`. What a queue could
+//! borrow from its cohort is left out: it may be reclaimed at any time.
+
+use std::collections::BTreeSet;
+
+use api::MPIJob;
+use diagnosis::Cause;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use plan::{Advice, Estimate, Finding, Room, Weight};
+use semantics::{Amounts, Quantity, add, gpus, is_gpu, pod_requests, subtract};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::kind::LABEL_QUEUE;
+use crate::queue;
+
+/// What was read at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The namespace's quotas, limits and jobs, and the cluster's nodes.
+    pub room: Room,
+    /// Kueue's LocalQueues of all visible namespaces; `None` if the cluster has no Kueue.
+    pub local_queues: Option<Vec<DynamicObject>>,
+    /// Kueue's ClusterQueues.
+    pub cluster_queues: Vec<DynamicObject>,
+    /// Kueue's Workloads of all visible namespaces.
+    pub workloads: Vec<DynamicObject>,
+}
+
+/// Amounts of what jobs are usually short of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    /// GPUs of any vendor.
+    pub gpus: u64,
+    /// CPUs, in thousandths.
+    pub cpu_millis: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Resources {
+    /// Returns the amounts; a resource that is not among them counts as zero.
+    pub fn of(amounts: &Amounts) -> Resources {
+        let of = |name: &str, unit: fn(&Quantity) -> i128| {
+            amounts.get(name).map_or(0, |amount| u64::try_from(unit(amount)).unwrap_or(0))
+        };
+        Resources {
+            gpus: gpus(amounts),
+            cpu_millis: of("cpu", Quantity::millis),
+            memory_bytes: of("memory", Quantity::units),
+        }
+    }
+}
+
+/// When a job could start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Start {
+    /// At once.
+    Now,
+    /// When something becomes free.
+    Later,
+    /// When it is resumed, because it is created suspended.
+    WhenResumed,
+    /// Never: it would be refused.
+    Refused,
+    /// Unknown, because neither nodes nor a queue can be read.
+    Unknown,
+}
+
+/// The room in a job's queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueRoom {
+    /// The LocalQueue.
+    pub name: String,
+    /// Its ClusterQueue.
+    pub cluster_queue: String,
+    /// What the ClusterQueue's own quota has free; `None` if it may not be read.
+    pub free: Option<Resources>,
+    /// The number of Workloads of the ClusterQueue that wait and would come before a new job of normal priority.
+    pub ahead: usize,
+}
+
+/// The answer for one job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Availability {
+    /// When it could start.
+    pub start: Start,
+    /// What all its pods request.
+    pub requested: Resources,
+    /// What is free on the cluster's usable nodes, in total; `None` if they cannot be read.
+    pub free: Option<Resources>,
+    /// The job's queue, if it has one.
+    pub queue: Option<QueueRoom>,
+    /// How long it would wait; `None` if it would not.
+    pub wait: Option<Estimate>,
+    /// What it would be refused for or wait for, the refusals first.
+    pub findings: Vec<Finding>,
+}
+
+/// Returns what a job would meet in this namespace now.
+pub fn availability(job: &MPIJob, namespace: &str, seen: &Snapshot, now: Timestamp) -> Availability {
+    let room = &seen.room;
+    let name = job.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL_QUEUE));
+    let mut judged = job.clone();
+    if let (None, Some(labels)) = (&seen.local_queues, &mut judged.metadata.labels) {
+        // A label that no controller reads does not hold back the job.
+        labels.remove(LABEL_QUEUE);
+    }
+    let mut findings = plan::precheck(&judged, namespace, room, now);
+    let amounts = plan::requested(job, &room.limits);
+    let mut queue = None;
+    if let (Some(name), Some(queues)) = (name, &seen.local_queues) {
+        match Line::of(namespace, name, queues, seen) {
+            Some(line) => {
+                findings.extend(line.shortage(&amounts, seen, now));
+                queue = Some(line.room());
+            }
+            None => findings.push(waits(
+                format!(
+                    "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
+                ),
+                "list the queues: kubectl get localqueues",
+                Some(Estimate::Unknown),
+            )),
+        }
+    }
+    let free = room.capacity.as_ref().and_then(plan::Capacity::free);
+    let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
+    let is_known = if queue.is_some() { queue_is_known(&queue) } else { free.is_some() };
+    let start = match findings.first() {
+        Some(first) if first.weight == Weight::Refused => Start::Refused,
+        _ if held => Start::WhenResumed,
+        Some(_) => Start::Later,
+        None if is_known => Start::Now,
+        None => Start::Unknown,
+    };
+    let wait = match start {
+        Start::Later => Some(longest(&findings)),
+        Start::Unknown => Some(Estimate::Unknown),
+        Start::Now | Start::WhenResumed | Start::Refused => None,
+    };
+    let requested = Resources::of(&amounts);
+    Availability { start, requested, free: free.as_ref().map(Resources::of), queue, wait, findings }
+}
+
+fn queue_is_known(queue: &Option<QueueRoom>) -> bool {
+    queue.as_ref().is_some_and(|queue| queue.free.is_some())
+}
+
+/// The longest of the waits; unknown if any is.
+fn longest(findings: &[Finding]) -> Estimate {
+    let high = |wait: &Estimate| match wait {
+        Estimate::Range { high_seconds, .. } => *high_seconds,
+        Estimate::Unknown => i64::MAX,
+    };
+    let waits = findings.iter().map(|finding| finding.wait.clone().unwrap_or(Estimate::Unknown));
+    waits.max_by_key(high).unwrap_or(Estimate::Unknown)
+}
+
+fn waits(message: String, advice: &str, wait: Option<Estimate>) -> Finding {
+    let advice = Advice::from(advice.to_owned());
+    Finding { weight: Weight::Waits, reason: Cause::QuotaExceeded, message, wait, advice }
+}
+
+/// A LocalQueue with its ClusterQueue, and what waits there.
+struct Line<'s> {
+    name: &'s str,
+    cluster_queue: &'s str,
+    /// The ClusterQueue's own quota, and what of it is not reserved.
+    quota: Option<(Amounts, Amounts)>,
+    is_stopped: bool,
+    /// All LocalQueues of the ClusterQueue, by namespace and name.
+    queues: BTreeSet<(String, String)>,
+    ahead: Vec<&'s DynamicObject>,
+}
+
+impl<'s> Line<'s> {
+    fn of(
+        namespace: &str,
+        name: &'s str,
+        queues: &'s [DynamicObject],
+        seen: &'s Snapshot,
+    ) -> Option<Line<'s>> {
+        let is = |queue: &&DynamicObject| {
+            queue.name_any() == name && queue.namespace().as_deref() == Some(namespace)
+        };
+        let own = queues.iter().find(is)?;
+        let cluster_queue = cluster_queue_of(own);
+        let queues: BTreeSet<(String, String)> = queues
+            .iter()
+            .filter(|queue| cluster_queue_of(queue) == cluster_queue)
+            .map(|queue| (queue.namespace().unwrap_or_default(), queue.name_any()))
+            .collect();
+        let all = seen.cluster_queues.iter().find(|queue| queue.name_any() == cluster_queue);
+        let holds =
+            |queue: &DynamicObject| text(queue, "/spec/stopPolicy").is_some_and(|policy| policy != "None");
+        let ahead = seen.workloads.iter().filter(|workload| {
+            let place =
+                (workload.namespace().unwrap_or_default(), queue::name_of(workload).unwrap_or("").to_owned());
+            queues.contains(&place) && queue::waits(workload) && queue::priority(workload) >= 0
+        });
+        let ahead = ahead.collect();
+        let is_stopped = holds(own) || all.is_some_and(holds);
+        Some(Line { name, cluster_queue, quota: all.map(quota), is_stopped, queues, ahead })
+    }
+
+    fn room(&self) -> QueueRoom {
+        QueueRoom {
+            name: self.name.to_owned(),
+            cluster_queue: self.cluster_queue.to_owned(),
+            free: self.quota.as_ref().map(|(_, free)| Resources::of(free)),
+            ahead: self.ahead.len(),
+        }
+    }
+
+    /// What the queue lacks for a job that requests this much, after all that wait in it.
+    fn shortage(&self, requested: &Amounts, seen: &Snapshot, now: Timestamp) -> Option<Finding> {
+        let name = self.name;
+        if self.is_stopped {
+            let message = format!("the queue \"{name}\" is stopped and admits nothing");
+            return Some(waits(
+                message,
+                "ask an administrator when it is resumed, or use another queue",
+                Some(Estimate::Unknown),
+            ));
+        }
+        let Some((quota, free)) = &self.quota else {
+            return (!self.ahead.is_empty()).then(|| {
+                let message = format!("{} workloads wait in the queue \"{name}\"", self.ahead.len());
+                waits(message, "the job waits for them", Some(Estimate::Unknown))
+            });
+        };
+        let mut before = Amounts::new();
+        for workload in &self.ahead {
+            add(&mut before, &requests_of(workload));
+        }
+        let short =
+            requested.iter().filter(|(_, amount)| !amount.is_zero()).filter_map(|(resource, amount)| {
+                let of = |amounts: &Amounts| amounts.get(resource).copied().unwrap_or(Quantity::ZERO);
+                let needed = amount.plus(of(&before));
+                (needed > of(free)).then(|| {
+                    (resource.as_str(), *amount, needed.less(of(free)), of(free), quota.get(resource))
+                })
+            });
+        let (resource, amount, missing, free, whole) = short.max_by_key(|(resource, ..)| is_gpu(resource))?;
+        let noun = plan::noun(resource);
+        if whole.is_none_or(|whole| amount > *whole) {
+            let most = whole.copied().unwrap_or(Quantity::ZERO);
+            let message = format!(
+                "Requested {amount} {noun} but the queue \"{name}\" has a quota of {most}: the job would wait forever"
+            );
+            return Some(waits(message, "request less, or use another queue", Some(Estimate::Unknown)));
+        }
+        let wait = plan::wait(resource, missing, |job| self.holds(job), self.ahead.len(), &seen.room, now);
+        let first = match self.ahead.len() {
+            0 => String::new(),
+            1 => ", and 1 job is ahead".to_owned(),
+            ahead => format!(", and {ahead} jobs are ahead"),
+        };
+        let message = format!(
+            "Requested {amount} {noun} but only {free} available in the queue \"{name}\"{first}. Estimated wait time: {wait}"
+        );
+        Some(waits(message, "the job waits in the queue; to start sooner, request less", Some(wait)))
+    }
+
+    /// Whether a job holds quota of this ClusterQueue.
+    fn holds(&self, job: &MPIJob) -> bool {
+        let queue = job.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL_QUEUE));
+        queue.is_some_and(|queue| {
+            self.queues.contains(&(job.metadata.namespace.clone().unwrap_or_default(), queue.clone()))
+        })
+    }
+}
+
+fn text<'o>(object: &'o DynamicObject, pointer: &str) -> Option<&'o str> {
+    object.data.pointer(pointer).and_then(Value::as_str)
+}
+
+fn cluster_queue_of(queue: &DynamicObject) -> &str {
+    text(queue, "/spec/clusterQueue").unwrap_or_default()
+}
+
+/// A ClusterQueue's nominal quota over all flavors, and what is not reserved of it.
+fn quota(queue: &DynamicObject) -> (Amounts, Amounts) {
+    let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let sum = |flavors: Vec<Value>, field: &str| {
+        let mut total = Amounts::new();
+        for resource in flavors.iter().flat_map(|flavor| items(flavor.get("resources"))) {
+            if let (Some(name), Ok(amount)) = (resource["name"].as_str(), Quantity::of(&resource[field])) {
+                let sum = total.entry(name.to_owned()).or_insert(Quantity::ZERO);
+                *sum = amount.plus(*sum);
+            }
+        }
+        total
+    };
+    let groups = items(queue.data.pointer("/spec/resourceGroups"));
+    let flavors = groups.iter().flat_map(|group| items(group.get("flavors"))).collect();
+    let nominal = sum(flavors, "nominalQuota");
+    let mut free = nominal.clone();
+    subtract(&mut free, &sum(items(queue.data.pointer("/status/flavorsReservation")), "total"));
+    free.values_mut().filter(|amount| amount.is_negative()).for_each(|amount| *amount = Quantity::ZERO);
+    (nominal, free)
+}
+
+/// What a Workload's pods request.
+fn requests_of(workload: &DynamicObject) -> Amounts {
+    let mut total = Amounts::new();
+    for set in workload.data.pointer("/spec/podSets").and_then(Value::as_array).into_iter().flatten() {
+        let count = set["count"].as_i64().unwrap_or(1);
+        for (name, each) in pod_requests(set.pointer("/template/spec").unwrap_or(&Value::Null)) {
+            let sum = total.entry(name).or_insert(Quantity::ZERO);
+            *sum = each.times(count).plus(*sum);
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::{Node, Pod};
+    use plan::Capacity;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T12:00:00Z";
+
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn pod_of(gpus: u32) -> Value {
+        json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]}})
+    }
+
+    fn job(name: &str, workers: u32, queue: Option<&str>, status: Value) -> MPIJob {
+        read(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": name, "namespace": "team", "uid": name, "labels": queue.map(|queue| json!({LABEL_QUEUE: queue}))},
+            "spec": {"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {"containers": [{"name": "l", "image": "i"}]}}},
+                "Worker": {"replicas": workers, "template": pod_of(4)}}},
+            "status": status}))
+    }
+
+    fn running(name: &str, queue: Option<&str>) -> MPIJob {
+        job(name, 1, queue, json!({"phase": "Running", "startTime": "2026-01-01T11:00:00Z"}))
+    }
+
+    /// A node of eight GPUs, four of which are held.
+    fn room(jobs: Vec<MPIJob>) -> Room {
+        let mut capacity = Capacity::default();
+        let node: Node = read(json!({"metadata": {"name": "a"}, "status": {
+            "allocatable": {"nvidia.com/gpu": "8", "cpu": "16500m", "memory": "1Ki", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}]}}));
+        capacity.add_nodes(vec![node]);
+        let mut holder = pod_of(4);
+        holder["spec"]["nodeName"] = "a".into();
+        capacity.add_pods(&[read::<Pod>(holder)]);
+        Room { jobs, capacity: Some(capacity), ..Room::default() }
+    }
+
+    fn kueue(kind: &str, name: &str, spec: Value, status: Value) -> DynamicObject {
+        read(json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind,
+            "metadata": {"name": name, "namespace": "team"}, "spec": spec, "status": status}))
+    }
+
+    /// A queue of eight GPUs, four of which are reserved, with these jobs and this many jobs of four GPUs ahead.
+    fn queued(jobs: Vec<MPIJob>, ahead: usize) -> Snapshot {
+        let resources = |field: &str, amount: u32| json!([{"name": "f", "resources": [{"name": "nvidia.com/gpu", field: amount}]}]);
+        let waiting = |at: usize| {
+            let spec = json!({"queueName": "gpus", "podSets": [{"count": 1, "template": pod_of(4)}]});
+            kueue("Workload", &format!("w{at}"), spec, json!({}))
+        };
+        Snapshot {
+            room: room(jobs),
+            local_queues: Some(vec![kueue("LocalQueue", "gpus", json!({"clusterQueue": "all"}), json!({}))]),
+            cluster_queues: vec![kueue(
+                "ClusterQueue",
+                "all",
+                json!({"resourceGroups": [{"flavors": resources("nominalQuota", 8)}]}),
+                json!({"flavorsReservation": resources("total", 4)}),
+            )],
+            workloads: (0..ahead).map(waiting).collect(),
+        }
+    }
+
+    fn judged(job: &MPIJob, seen: &Snapshot) -> Availability {
+        availability(job, "team", seen, NOW.parse().unwrap())
+    }
+
+    #[test]
+    fn a_job_that_fits_may_start_now() {
+        let seen = Snapshot { room: room(Vec::new()), ..Snapshot::default() };
+        let found = judged(&job("new", 1, None, json!({})), &seen);
+        assert_eq!((found.start, found.wait, found.findings.len()), (Start::Now, None, 0));
+        assert_eq!(found.requested.gpus, 4);
+        assert_eq!(found.free, Some(Resources { gpus: 4, cpu_millis: 16_500, memory_bytes: 1024 }));
+    }
+
+    #[test]
+    fn what_a_job_waits_for_and_how_long_is_typed() {
+        let mut seen = Snapshot { room: room(vec![running("r", None)]), ..Snapshot::default() };
+        let new = job("new", 2, None, json!({}));
+        let found = judged(&new, &seen);
+        assert_eq!((found.start, &found.wait), (Start::Later, &Some(Estimate::Unknown)));
+        assert!(found.findings[0].message.starts_with("Requested 8 GPUs but only 4 available."), "{found:?}");
+        seen.room.remaining_seconds = BTreeMap::from([("r".to_owned(), 1200)]);
+        let Some(Estimate::Range { low_seconds, high_seconds, .. }) = judged(&new, &seen).wait else {
+            panic!()
+        };
+        assert_eq!((low_seconds, high_seconds), (900, 1500));
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_a_cluster_that_cannot_be_read() {
+        let found = judged(&job("new", 2, None, json!({})), &Snapshot::default());
+        assert_eq!((found.start, found.free, found.wait), (Start::Unknown, None, Some(Estimate::Unknown)));
+        let mut suspended = job("new", 2, None, json!({}));
+        suspended.spec.run_policy.get_or_insert_default().suspend = Some(true);
+        assert_eq!(judged(&suspended, &Snapshot::default()).start, Start::WhenResumed);
+    }
+
+    #[test]
+    fn a_refusal_outweighs_what_a_job_would_wait_for() {
+        let mut seen = queued(vec![running("r", None)], 3);
+        seen.room.limits = vec![read(json!({"metadata": {"name": "l"}, "spec": {"limits": [
+            {"type": "Container", "max": {"nvidia.com/gpu": "2"}}]}}))];
+        let found = judged(&job("new", 2, Some("gpus"), json!({})), &seen);
+        assert_eq!((found.start, found.wait), (Start::Refused, None));
+    }
+
+    #[test]
+    fn a_queue_has_room_after_those_that_wait_in_it() {
+        let one = job("new", 1, Some("gpus"), json!({}));
+        let found = judged(&one, &queued(Vec::new(), 0));
+        let queue = found.queue.unwrap();
+        assert_eq!((found.start, queue.ahead, queue.free.unwrap().gpus), (Start::Now, 0, 4));
+        let mut seen = queued(vec![running("r", Some("gpus")), running("elsewhere", None)], 1);
+        let remaining = [("r", 1200), ("elsewhere", 60)].map(|(uid, left)| (uid.to_owned(), left));
+        seen.room.remaining_seconds = BTreeMap::from(remaining);
+        let found = judged(&one, &seen);
+        assert_eq!(
+            found.findings[0].message,
+            "Requested 4 GPUs but only 4 available in the queue \"gpus\", and 1 job is ahead. Estimated wait time: 15 to 25 minutes (from the progress of 1 running job and 1 job ahead in the queue)"
+        );
+        assert_eq!(judged(&job("new", 3, Some("gpus"), json!({})), &seen).wait, Some(Estimate::Unknown));
+    }
+
+    #[test]
+    fn a_stopped_a_hidden_and_a_missing_queue_give_no_estimate() {
+        let one = job("new", 1, Some("gpus"), json!({}));
+        let mut seen = queued(Vec::new(), 0);
+        seen.cluster_queues[0].data["spec"]["stopPolicy"] = "Hold".into();
+        assert_eq!(judged(&one, &seen).wait, Some(Estimate::Unknown));
+        let hidden = Snapshot { cluster_queues: Vec::new(), ..queued(Vec::new(), 0) };
+        assert_eq!(judged(&one, &hidden).start, Start::Unknown);
+        let other = job("new", 1, Some("gone"), json!({}));
+        assert!(judged(&other, &queued(Vec::new(), 0)).findings[0].message.contains("not found"));
+        let without = Snapshot { local_queues: None, ..queued(Vec::new(), 0) };
+        assert_eq!(judged(&one, &without).start, Start::Now, "a label that nothing reads holds nothing back");
+    }
+}
