@@ -6,12 +6,14 @@
 //! buffer, so a slow consumer slows down the server and does not fill this process's memory.
 //!
 //! ```text
-//! pod ─▶ read ─▶ sieve ─┐
-//! pod ─▶ read ─▶ sieve ─┼─▶ merge ─▶ Logs::next
-//! pod ─▶ read ─▶ sieve ─┘
+//! pod ─▶ read ─▶ split ─▶ level ─▶ sieve ─┐
+//! pod ─▶ read ─▶ split ─▶ level ─▶ sieve ─┼─▶ merge ─▶ fold ─▶ Logs::next
+//! pod ─▶ read ─▶ split ─▶ level ─▶ sieve ─┘
 //! ```
 
+mod fold;
 mod follow;
+pub mod level;
 mod merge;
 mod read;
 mod resume;
@@ -28,6 +30,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::{Action, Advice, Error, JobRef, Kind, describe, list, view};
+
+use fold::Fold;
+pub use fold::{WINDOW, ranges};
+pub use level::Level;
 
 /// The maximum number of pods read at once, each over its own connection.
 pub const MAX_PODS: usize = 256;
@@ -55,8 +61,15 @@ pub enum Which {
 pub struct Choice {
     /// Whose output to read.
     pub which: Which,
+    /// Only pods in one of these states, in any case: a phase, or the status that `kubectl get pods` shows. All if
+    /// empty. The states are those at the beginning.
+    pub states: Vec<String>,
     /// Only lines of these ranks, if the MPI launcher tags lines with their rank.
     pub ranks: Option<Vec<u32>>,
+    /// Whether to take the ranks' tags off all lines, and report them as the lines' ranks.
+    pub split: bool,
+    /// Whether to fold lines that several ranks or pods write alike at about the same time.
+    pub fold: bool,
     /// The container; the first if not given.
     pub container: Option<String>,
     /// Whether to keep reading as lines are written.
@@ -82,8 +95,12 @@ pub enum Item {
         at: Option<Timestamp>,
         /// The rank that wrote it, if ranks were requested.
         rank: Option<u32>,
+        /// Its level, if it is marked with one.
+        level: Option<Level>,
         /// The text; invalid UTF-8 is replaced.
         text: String,
+        /// Where else the same line was written, if lines are folded.
+        also: Vec<Origin>,
     },
     /// There is nothing to read yet.
     Waiting {
@@ -96,6 +113,15 @@ pub enum Item {
     Note(String),
 }
 
+/// The source of a line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// The pod.
+    pub pod: Arc<str>,
+    /// The rank, if ranks were requested.
+    pub rank: Option<u32>,
+}
+
 type Batch = Vec<Result<Item, Error>>;
 type Sender = mpsc::Sender<Batch>;
 
@@ -104,16 +130,39 @@ pub struct Logs {
     batches: mpsc::Receiver<Batch>,
     items: VecDeque<Result<Item, Error>>,
     evidence: BTreeSet<String>,
+    /// The lines that others may still join, if lines are folded.
+    fold: Option<Fold>,
     _readers: JoinSet<()>,
 }
 
 impl Logs {
-    /// Returns the next line or note; `None` after the last.
+    /// Returns the next line or note; `None` after the last. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<Item, Error>> {
-        if self.items.is_empty() {
-            self.items.extend(self.batches.recv().await?);
+        while self.items.is_empty() {
+            let batch = match &self.fold {
+                Some(fold) if !fold.is_empty() => {
+                    // What is held back is shown after a moment, even if nothing more is written.
+                    tokio::time::timeout(WINDOW, self.batches.recv()).await.ok().flatten()
+                }
+                _ => Some(self.batches.recv().await?),
+            };
+            self.take_in(batch);
         }
         self.items.pop_front()
+    }
+
+    /// Takes in a batch, or if there is none, everything that is held back.
+    fn take_in(&mut self, batch: Option<Batch>) {
+        let Some(fold) = &mut self.fold else {
+            self.items.extend(batch.into_iter().flatten());
+            return;
+        };
+        match batch {
+            Some(batch) => {
+                batch.into_iter().for_each(|item| fold.push(item, |item| self.items.push_back(item)))
+            }
+            None => fold.flush(|item| self.items.push_back(item)),
+        }
     }
 
     /// Whether this line is evidence for the cause of the job's failure (`status.failure.evidence`).
@@ -123,12 +172,13 @@ impl Logs {
 
     /// Whether [`Logs::next`] would have to wait: a good moment to flush the output.
     pub fn is_dry(&mut self) -> bool {
-        if self.items.is_empty()
-            && let Ok(batch) = self.batches.try_recv()
-        {
-            self.items.extend(batch);
+        while self.items.is_empty() {
+            match self.batches.try_recv() {
+                Ok(batch) => self.take_in(Some(batch)),
+                Err(_) => return true,
+            }
         }
-        self.items.is_empty()
+        false
     }
 }
 
@@ -164,7 +214,18 @@ pub async fn logs(
     let failure = view::status(&object).failure;
     let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
     let evidence = evidence.filter(|line| !line.trim().is_empty()).collect();
-    let targets = targets(&choice.which, workers)?;
+    let mut targets = targets(&choice.which, workers)?;
+    if !choice.states.is_empty() {
+        let pods = describe::pods(client, kind, namespace, job).await?;
+        targets.retain(|target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod)));
+        if targets.is_empty() {
+            return Err(Error::NoPod {
+                what: format!("no pod is in state {}", choice.states.join(" or ")),
+                advice: Advice::from("see the states of the pods")
+                    .with(Action::Describe(kind.job(namespace, job))),
+            });
+        }
+    }
     if targets.len() > MAX_PODS {
         return Err(Error::NoPod {
             what: format!("{} pods are too many: at most {MAX_PODS} can be read at once", targets.len()),
@@ -184,6 +245,7 @@ pub async fn logs(
         choice,
         openings: Semaphore::new(OPENINGS),
     });
+    let fold = source.choice.fold.then(Fold::default);
     let mut readers = JoinSet::new();
     let (arrive, arrivals) = mpsc::channel(MAX_PODS);
     let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
@@ -208,7 +270,7 @@ pub async fn logs(
         }
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
-    Ok(Logs { batches, items: VecDeque::new(), evidence, _readers: readers })
+    Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers })
 }
 
 /// Returns the pods that have something to read, and notes about the others.
@@ -219,11 +281,7 @@ fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &JobRef) -> Result<(Vec<&
     let mut ready = Vec::new();
     let mut notes = Vec::new();
     for target in targets {
-        let newest = pods
-            .iter()
-            .filter(|pod| Target::of(&describe::pod_view(pod)) == Some(*target))
-            .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-        match newest {
+        match newest(*target, pods) {
             Some(pod) if describe::started(pod) || semantics::has_ended(pod) => ready.push(pod),
             missing => {
                 let error = nothing_yet(target.name(&job.name), missing, job);
@@ -235,6 +293,19 @@ fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &JobRef) -> Result<(Vec<&
         }
     }
     Ok((ready, notes))
+}
+
+/// The newest pod of a target.
+fn newest(target: Target, pods: &[Pod]) -> Option<&Pod> {
+    pods.iter()
+        .filter(|pod| Target::of(&describe::pod_view(pod)) == Some(target))
+        .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
+}
+
+/// Whether a pod's phase or status is one of these.
+fn is_in(states: &[String], pod: &Pod) -> bool {
+    let (phase, status) = (semantics::phase(pod), describe::pod_view(pod).state);
+    states.iter().any(|state| state.eq_ignore_ascii_case(phase) || state.eq_ignore_ascii_case(&status))
 }
 
 fn nothing_yet(name: String, pod: Option<&Pod>, job: &JobRef) -> Error {

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jobs::logs::{Level, sieve};
 use jobs::pick::{self, Order};
 use regex::Regex;
 
@@ -367,9 +368,13 @@ pub struct Describe {
   odh training logs mpijob pi --all --tail 20 --timestamps
   odh training logs mpijob pi --grep 'loss=|Error' --exclude DEBUG -C 2
   odh training logs mpijob pi --rank 3        the output of rank 3, with mpirun --tag-output
-  odh training logs mpijob pi --all -o json   one object per line: {\"pod\", \"time\", \"line\"}
+  odh training logs mpijob pi --fold          what several ranks write alike once, with their numbers
+  odh training logs mpijob pi --all --level warning -C 3
+  odh training logs mpijob pi --all --state Failed
+  odh training logs mpijob pi --all -o json   one object per line: {\"pod\", \"time\", \"line\", …}
 
-The server applies --tail and --since before --grep and --exclude filter the lines.")]
+The server applies --tail and --since before --grep, --exclude and --level filter the lines.")]
+#[command(group(ArgGroup::new("search").args(["grep", "level"]).multiple(true)))]
 pub struct Logs {
     /// Which job.
     #[command(flatten)]
@@ -383,6 +388,12 @@ pub struct Logs {
     /// Only lines of these ranks: 3, or 0-3,7; mpirun must tag lines with their rank (--tag-output)
     #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices, conflicts_with_all = ["worker", "all"])]
     pub rank: Option<Indices>,
+    /// Only pods in these states now: Running, Failed, Error, Pending, …
+    #[arg(long, value_name = "STATES", value_delimiter = ',')]
+    pub state: Vec<String>,
+    /// Show lines that several ranks or pods write alike at about the same time once
+    #[arg(long)]
+    pub fold: bool,
     /// Follow the output, and wait for pods that have not started
     #[arg(short, long)]
     pub follow: bool,
@@ -407,11 +418,14 @@ pub struct Logs {
     /// Omit lines that match this regular expression
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
     pub exclude: Option<Regex>,
+    /// Only lines that are marked with this level or a higher one: debug, info, warning, error
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<Level>,
     /// Highlight what matches this regular expression, without filtering lines
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
     pub highlight: Option<Regex>,
-    /// Show N lines of the same pod before and after each match of --grep
-    #[arg(short = 'C', long, value_name = "N", requires = "grep")]
+    /// Show N lines of the same pod before and after each match of --grep and --level
+    #[arg(short = 'C', long, visible_alias = "context", value_name = "N", requires = "search")]
     pub around: Option<usize>,
     /// Output format: table, or json for one object per line
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
@@ -420,12 +434,7 @@ pub struct Logs {
 
 /// Parses a regular expression in the syntax of the regex crate; a leading `(?i)` ignores case.
 fn read_pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| match error {
-        regex::Error::Syntax(told) => {
-            told.lines().last().unwrap_or(&told).trim_start_matches("error: ").to_owned()
-        }
-        other => other.to_string(),
-    })
+    sieve::pattern(text, false)
 }
 
 /// Indices of Workers or ranks.

@@ -1,13 +1,13 @@
 //! `logs`: prints lines to stdout, prefixed with the pod if there are several.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use jobs::logs::sieve::Wanted;
-use jobs::logs::{Choice, Item, Which};
+use jobs::logs::{Choice, Item, Level, Origin, Which, ranges};
 use regex::Regex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::{Global, Logs, Output};
 use crate::connect::connect;
@@ -48,14 +48,16 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     let mut evidence = None;
     while let Some(item) = lines.next().await {
         match item {
-            Ok(Item::Line { pod, at, rank, text: line }) => {
+            Ok(Item::Line { pod, at, rank, level, text: line, also }) => {
                 any = true;
                 let is_evidence = lines.is_evidence(&line);
                 if is_evidence && evidence.is_none() {
                     evidence = Some(line.clone());
                 }
-                let at = at.map(|at| at.to_string());
-                text.push(&pod, at.as_deref(), rank, &Said { line: &line, is_evidence });
+                let (at, first) = (at.map(|at| at.to_string()), Origin { pod, rank });
+                let said =
+                    Said { line: &line, at: at.as_deref(), level, first: &first, also: &also, is_evidence };
+                text.push(&said);
             }
             other => {
                 // Flush the earlier lines first.
@@ -105,7 +107,10 @@ fn choice(logs: &Logs, which: Which) -> Choice {
         logs.rank.as_ref().map(|ranks| ranks.0.iter().filter_map(|rank| u32::try_from(*rank).ok()).collect());
     Choice {
         which,
+        states: logs.state.clone(),
         ranks,
+        split: logs.fold,
+        fold: logs.fold,
         container: logs.container.clone(),
         follow: logs.follow,
         since: logs.since,
@@ -114,15 +119,49 @@ fn choice(logs: &Logs, which: Which) -> Choice {
         wanted: Wanted {
             grep: logs.grep.clone(),
             exclude: logs.exclude.clone(),
+            level: logs.level,
             context: logs.around.unwrap_or(0),
         },
     }
 }
 
-/// A line, and whether it is evidence for the cause of the job's failure.
+/// A line, where it was written, and whether it is evidence for the cause of the job's failure.
 struct Said<'a> {
     line: &'a str,
+    at: Option<&'a str>,
+    level: Option<Level>,
+    first: &'a Origin,
+    also: &'a [Origin],
     is_evidence: bool,
+}
+
+impl Said<'_> {
+    fn origins(&self) -> impl Iterator<Item = &Origin> {
+        std::iter::once(self.first).chain(self.also)
+    }
+
+    /// The ranks that wrote the line.
+    fn ranks(&self) -> Vec<u32> {
+        self.origins().filter_map(|origin| origin.rank).collect()
+    }
+
+    fn object(&self) -> Value {
+        let mut object = json!({ "pod": &*self.first.pod, "time": self.at, "line": self.line });
+        if let Some(fields) = object.as_object_mut() {
+            let mut put =
+                |name: &str, value: Option<Value>| fields.extend(value.map(|value| (name.to_owned(), value)));
+            put("rank", self.first.rank.map(Value::from));
+            put("level", self.level.map(|level| level.to_string().into()));
+            put("evidence", self.is_evidence.then(|| true.into()));
+            if !self.also.is_empty() {
+                let pods: BTreeSet<&str> = self.origins().map(|origin| &*origin.pod).collect();
+                put("pods", (pods.len() > 1).then(|| json!(pods)));
+                let ranks = self.ranks();
+                put("ranks", (!ranks.is_empty()).then(|| json!(ranks)));
+            }
+        }
+        object
+    }
 }
 
 /// Formatted lines waiting to be written.
@@ -138,29 +177,28 @@ impl<'a> Text<'a> {
         Text { asked, several, prefixes: BTreeMap::new(), gathered: String::new() }
     }
 
-    fn push(&mut self, pod: &Arc<str>, at: Option<&str>, rank: Option<u32>, said: &Said<'_>) {
+    fn push(&mut self, said: &Said<'_>) {
         let Text { asked, several, prefixes, gathered } = self;
+        let Origin { pod, rank } = said.first;
         if asked.output == Output::Json {
-            let mut object = json!({ "pod": &**pod, "time": at, "line": said.line });
-            if let Some(fields) = object.as_object_mut() {
-                fields.extend(rank.map(|rank| ("rank".to_owned(), rank.into())));
-                fields.extend(said.is_evidence.then(|| ("evidence".to_owned(), true.into())));
-            }
-            gathered.push_str(&object.to_string());
+            gathered.push_str(&said.object().to_string());
             gathered.push('\n');
             return;
         }
-        if *several {
+        if asked.fold && (rank.is_some() || !said.also.is_empty()) {
+            gathered.push_str(&styled(FAINT, &format!("{:<10} | ", sources(&asked.target.name, said))));
+        } else if *several {
             let next = prefixes.len();
             gathered.push_str(
                 prefixes.entry(pod.clone()).or_insert_with(|| prefix(&asked.target.name, pod, next)),
             );
         }
-        if let Some(rank) = rank.filter(|_| asked.rank.as_ref().is_some_and(|ranks| ranks.0.len() > 1)) {
+        let of_several = asked.rank.as_ref().is_some_and(|ranks| ranks.0.len() > 1) && !asked.fold;
+        if let Some(rank) = rank.filter(|_| of_several) {
             let color = COLORS[usize::try_from(rank).unwrap_or(0) % COLORS.len()].on_default();
             gathered.push_str(&styled(color, &format!("rank {rank:<4} | ")));
         }
-        if let Some(at) = at.filter(|_| asked.timestamps) {
+        if let Some(at) = said.at.filter(|_| asked.timestamps) {
             gathered.push_str(&styled(FAINT, at));
             gathered.push(' ');
         }
@@ -182,9 +220,31 @@ impl<'a> Text<'a> {
     }
 }
 
-fn prefix(job: &str, pod: &str, number: usize) -> String {
+/// The ranks or pods that wrote a line: `ranks 0-7`, `rank 3`, `workers 0-3`, `launcher and 2 more`.
+fn sources(job: &str, said: &Said<'_>) -> String {
+    let several = |noun: &str, numbers: Vec<u32>| match numbers.len() {
+        1 => format!("{noun} {}", ranges(numbers)),
+        _ => format!("{noun}s {}", ranges(numbers)),
+    };
+    let ranks = said.ranks();
+    if !ranks.is_empty() {
+        return several("rank", ranks);
+    }
+    let number = |origin: &Origin| short(job, &origin.pod).strip_prefix("worker-")?.parse().ok();
+    match said.origins().map(number).collect::<Option<Vec<u32>>>() {
+        Some(workers) => several("worker", workers),
+        None if said.also.is_empty() => short(job, &said.first.pod).to_owned(),
+        None => format!("{} and {} more", short(job, &said.first.pod), said.also.len()),
+    }
+}
+
+fn short<'p>(job: &str, pod: &'p str) -> &'p str {
     let short = pod.strip_prefix(job).and_then(|rest| rest.strip_prefix('-')).unwrap_or(pod);
-    let short = if short.starts_with("launcher") { "launcher" } else { short };
+    if short.starts_with("launcher") { "launcher" } else { short }
+}
+
+fn prefix(job: &str, pod: &str, number: usize) -> String {
+    let short = short(job, pod);
     styled(COLORS[number % COLORS.len()].on_default(), &format!("{short:<10} | "))
 }
 
@@ -232,5 +292,20 @@ mod tests {
         assert_eq!(shown("pi", "pi-worker-12"), "worker-12  | ");
         assert_eq!(shown("pi", "pi-launcher-x7k2p"), "launcher   | ");
         assert_eq!(shown("pi", "pix-worker-0"), "pix-worker-0 | ");
+    }
+
+    #[test]
+    fn the_sources_of_a_folded_line_are_summed_up() {
+        let origin = |pod: &str, rank: Option<u32>| Origin { pod: Arc::from(pod), rank };
+        let said = |first: &Origin, also: &[Origin]| {
+            let said = Said { line: "x", at: None, level: None, first, also, is_evidence: false };
+            sources("pi", &said)
+        };
+        let launcher = |rank| origin("pi-launcher-x", Some(rank));
+        assert_eq!(said(&launcher(0), &[launcher(1), launcher(2), launcher(7)]), "ranks 0-2,7");
+        assert_eq!(said(&launcher(3), &[]), "rank 3");
+        let worker = |index: u32| origin(&format!("pi-worker-{index}"), None);
+        assert_eq!(said(&worker(0), &[worker(1)]), "workers 0-1");
+        assert_eq!(said(&origin("pi-launcher-x", None), &[worker(1)]), "launcher and 1 more");
     }
 }

@@ -193,7 +193,8 @@ mod tests {
 
     fn line(pod: &str, nanosecond: i128) -> Result<Item, Error> {
         let at = Timestamp::from_nanosecond(nanosecond).ok();
-        Ok(Item::Line { pod: Arc::from(pod), at, rank: None, text: nanosecond.to_string() })
+        let (text, also) = (nanosecond.to_string(), Vec::new());
+        Ok(Item::Line { pod: Arc::from(pod), at, rank: None, level: None, text, also })
     }
 
     fn texts(batch: &Batch) -> Vec<String> {

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, LogParams};
 use tokio::sync::mpsc;
 
+use super::level::Levels;
 use super::resume::{Resume, split};
 use super::sieve::Sieve;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Item, Source};
@@ -37,6 +38,7 @@ pub(super) struct Reader {
     container: Option<String>,
     never_restarted: bool,
     resume: Resume,
+    levels: Levels,
     sieve: Sieve<Item>,
     lane: Lane,
 }
@@ -68,6 +70,7 @@ impl Reader {
             container: source.choice.container.clone().or_else(first),
             never_restarted: spec.and_then(|spec| spec.restart_policy.as_deref()) == Some("Never"),
             resume: Resume::default(),
+            levels: Levels::default(),
             sieve: Sieve::new(source.choice.wanted.clone()),
             source,
             lane,
@@ -193,15 +196,21 @@ impl Reader {
         if !at.is_none_or(|at| self.resume.is_new(at)) {
             return false;
         }
-        let (rank, text) = match &self.source.choice.ranks {
-            None => (None, text),
-            Some(wanted) => match diagnosis::rank_of(text) {
-                Some((rank, rest)) if wanted.contains(&rank) => (Some(rank), rest),
-                _ => return true,
-            },
+        let choice = &self.source.choice;
+        let tagged = (choice.split || choice.ranks.is_some()).then(|| diagnosis::rank_of(text)).flatten();
+        let (rank, text) = tagged.map_or((None, text), |(rank, rest)| (Some(rank), rest));
+        if choice.ranks.as_ref().is_some_and(|wanted| !rank.is_some_and(|rank| wanted.contains(&rank))) {
+            return true;
+        }
+        // Tags that stay on the line are not part of what the rank wrote.
+        let written = match tagged {
+            Some(_) => text,
+            None => diagnosis::rank_of(text).map_or(text, |(_, rest)| rest),
         };
-        let item = Item::Line { pod: self.name.clone(), at, rank, text: text.to_owned() };
-        self.sieve.push(text, item, |item| batch.push(Ok(item)));
+        let level = self.levels.next(rank, written);
+        let (pod, also) = (self.name.clone(), Vec::new());
+        let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also };
+        self.sieve.push(text, level, item, |item| batch.push(Ok(item)));
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobs::logs::{self, Choice, Item, Which};
+use jobs::logs::{self, Choice, Item, Level, Which};
 use jobs::progress::{Outcome, Progress};
 use jobs::{Class, Kind, delete, explanation, wait};
 use plan::Stage as State;
@@ -120,6 +120,82 @@ async fn logs_are_the_launchers_or_those_of_all_pods_in_the_order_of_their_times
     assert_eq!(read(&stage, Choice { which: Which::All, ..Choice::default() }).await, all);
     let one = Choice { which: Which::Workers(vec![1]), ..Choice::default() };
     assert_eq!(read(&stage, one).await, ["pi-worker-1: step 0"]);
+}
+
+#[tokio::test]
+async fn logs_are_chosen_by_level_rank_and_state_and_folded() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Failed", terminated(1)).await;
+    stage.pod("pi", "worker", "pi-worker-0", "Running", running()).await;
+    stage.pod("pi", "worker", "pi-worker-1", "Failed", terminated(1)).await;
+    stage.status("pi", json!({ "phase": "Failed" })).await;
+    stage.output(&[
+        ("pi-launcher-x", 1, "[1,0]<stdout>:INFO:root:starting"),
+        ("pi-launcher-x", 1, "[1,1]<stdout>:INFO:root:starting"),
+        ("pi-launcher-x", 2, "[1,1]<stderr>:Traceback (most recent call last):"),
+        ("pi-launcher-x", 2, "[1,0]<stdout>:epoch 1"),
+        ("pi-launcher-x", 2, "[1,1]<stderr>:  File \"train.py\", line 3"),
+        ("pi-worker-0", 3, "ready"),
+        ("pi-worker-1", 3, "ready"),
+    ]);
+    let errors = logs::sieve::Wanted { level: Some(Level::Error), ..Default::default() };
+    let choice = Choice { wanted: errors, split: true, ..Choice::default() };
+    let traceback = ["Traceback (most recent call last):", "  File \"train.py\", line 3"];
+    assert_eq!(read(&stage, choice).await, traceback.map(|line| format!("pi-launcher-x: {line}")));
+    let failed =
+        Choice { which: Which::All, states: vec!["failed".to_owned()], tail: Some(1), ..Choice::default() };
+    assert_eq!(
+        read(&stage, failed).await,
+        ["pi-launcher-x: [1,1]<stderr>:  File \"train.py\", line 3", "pi-worker-1: ready"]
+    );
+    let none = Choice { states: vec!["Pending".to_owned()], ..Choice::default() };
+    let error = logs::logs(&stage.client, KIND, TEAM, "pi", none).await.err().unwrap();
+    assert_eq!((error.class(), error.to_string().as_str()), (Class::NotFound, "no pod is in state Pending"));
+
+    let fold = Choice { which: Which::All, split: true, fold: true, ..Choice::default() };
+    let mut folded = logs::logs(&stage.client, KIND, TEAM, "pi", fold).await.unwrap();
+    let mut counts = Vec::new();
+    while let Some(item) = tokio::time::timeout(PATIENCE, folded.next()).await.unwrap() {
+        let Item::Line { also, text, .. } = item.unwrap() else { panic!("only lines") };
+        counts.push((text, also.len()));
+    }
+    let counts: Vec<(&str, usize)> = counts.iter().map(|(text, others)| (text.as_str(), *others)).collect();
+    let [trace, file] = traceback;
+    assert_eq!(counts, [("INFO:root:starting", 1), (trace, 0), ("epoch 1", 0), (file, 0), ("ready", 1)]);
+}
+
+/// Very many lines of very many Workers, each line tagged with its rank and half of them alike.
+const SOURCES: usize = 100;
+const LINES: usize = 500;
+
+#[tokio::test]
+async fn lines_of_a_hundred_pods_pass_the_whole_pipe_in_order() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", i32::try_from(SOURCES).unwrap())).await;
+    let names: Vec<String> = (0..SOURCES).map(|worker| format!("pi-worker-{worker}")).collect();
+    for name in &names {
+        stage.pod("pi", "worker", name, "Running", running()).await;
+    }
+    stage.tagged_output(LINES);
+    let all: Vec<i32> = (0..i32::try_from(SOURCES).unwrap()).collect();
+    let wanted =
+        logs::sieve::Wanted { exclude: logs::sieve::pattern("secret", true).ok(), ..Default::default() };
+    let choice = Choice { which: Which::Workers(all), split: true, fold: true, wanted, ..Choice::default() };
+    let begun = std::time::Instant::now();
+    let mut read = logs::logs(&stage.client, KIND, TEAM, "pi", choice).await.unwrap();
+    let (mut lines, mut shown, mut last) = (0, 0, None);
+    while let Some(item) = tokio::time::timeout(PATIENCE, read.next()).await.unwrap() {
+        let Item::Line { at, also, .. } = item.unwrap() else { panic!("only lines") };
+        assert!(last <= at, "in order");
+        last = at;
+        lines += 1 + also.len();
+        shown += 1;
+    }
+    assert_eq!(lines, SOURCES * LINES);
+    assert!(shown < lines, "those alike are folded");
+    let per_second = lines as f64 / begun.elapsed().as_secs_f64();
+    assert!(per_second > 10_000.0, "{per_second:.0} lines a second");
 }
 
 #[tokio::test]

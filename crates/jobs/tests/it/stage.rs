@@ -158,6 +158,11 @@ impl Stage {
         self.server.kubelets.register(NODE, Arc::new(Written(lines)));
     }
 
+    /// Says that every pod has written this many lines, each tagged with its rank, every second one alike.
+    pub fn tagged_output(&self, lines: usize) {
+        self.server.kubelets.register(NODE, Arc::new(Tagged(lines)));
+    }
+
     /// A client that learns of pods only when it lists them.
     pub fn client_without_pod_watches(&self) -> Client {
         Client::new(WithoutPodWatches(self.endpoint.clone()), TEAM)
@@ -248,6 +253,24 @@ impl Kubelet for Written {
                 false => format!("{text}\n"),
             })
             .collect();
+        async move { Ok(futures::stream::iter([Ok(written.into())]).boxed()) }.boxed()
+    }
+}
+
+/// A node whose pods have written many lines.
+struct Tagged(usize);
+
+impl Kubelet for Tagged {
+    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        let rank = request.pod.rsplit('-').next().unwrap_or_default().to_owned();
+        let line = |number: usize| {
+            let at = Timestamp::from_millisecond(1_767_225_600_000 + i64::try_from(number).unwrap()).unwrap();
+            let own = if number % 2 == 0 { String::new() } else { format!(" of rank {rank}") };
+            format!(
+                "{at:.9} [1,{rank}]<stdout>:2026-01-01 00:00:00,123 - train - INFO - step {number}: loss 0.25{own}\n"
+            )
+        };
+        let written: String = (0..self.0).map(line).collect();
         async move { Ok(futures::stream::iter([Ok(written.into())]).boxed()) }.boxed()
     }
 }
