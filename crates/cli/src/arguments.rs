@@ -27,7 +27,7 @@ pub use training::{
     TrainingVerb, Wait,
 };
 pub use verbs::{
-    CloneJob, Compare, Ending, Events, Exec, Explain, Export, Making, Preflight, Retry, Several,
+    CloneJob, Compare, Ending, Events, Exec, Explain, Export, ExportForm, Making, Preflight, Retry, Several,
     SupportBundle, TemplateUse, TemplateVerb,
 };
 

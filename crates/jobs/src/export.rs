@@ -1,7 +1,16 @@
-//! Converts a job to a manifest that can be applied again: what a user wrote, without what a cluster added. Pure.
+//! Converts a job to what creates it again: a manifest with what a user wrote and without what a cluster added, and if
+//! the job is simple enough, the command line or the Python code for it. Pure.
+
+mod code;
+mod command;
+mod request;
 
 use kube::api::DynamicObject;
 use serde_json::{Map, Value};
+
+pub use code::python;
+pub use command::{command, shell};
+pub use request::{Inexpressible, request};
 
 /// Fields of `metadata` that only the server writes.
 const SERVERS_OWN: [&str; 11] = [

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::delete::{self, Manner};
 use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
-use crate::{Action, Advice, Attempt, Class, Error, Kind, export, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Fault, Kind, export, list, view};
 
 /// Annotation of a job that repeats another: the first job's name.
 pub const ANNOTATION_RETRY_OF: &str = "training.opendatahub.io/retry-of";
@@ -30,6 +30,8 @@ pub struct Rerun {
     pub name: Option<String>,
     /// Delete the old job first, in this way, and take its name.
     pub replace: Option<Manner>,
+    /// A JSON merge patch (RFC 7386) on the spec, applied before the settings.
+    pub patch: Option<Value>,
     /// The changes to make.
     pub settings: Vec<Setting>,
     /// Make the server validate the job without creating it.
@@ -48,7 +50,7 @@ pub async fn retry(
     rerun: &Rerun,
 ) -> Result<DynamicObject, Error> {
     let old = list::get(client, kind, namespace, name).await?;
-    if !view::row(&old).finished() {
+    if !view::row(&old).has_ended() {
         return Err(Error::Refused {
             class: Class::Conflict,
             reason: "NotEnded".to_owned(),
@@ -69,7 +71,7 @@ pub async fn retry(
     };
     let origin = (new_name != name).then_some((ANNOTATION_RETRY_OF, first.as_str()));
     let manifest = renamed(export::manifest(&old), &new_name, origin);
-    let manifest = setting::set(manifest, kind, &rerun.settings)?;
+    let manifest = changed(manifest, kind, rerun.patch.as_ref(), &rerun.settings)?;
     checked(kind, &manifest)?;
     if let (Some(manner), false) = (rerun.replace, rerun.dry_run) {
         delete::delete(client, kind, namespace, name, manner).await?;
@@ -94,9 +96,42 @@ pub async fn clone(
         None => free_name(client, kind, namespace, name, "clone").await?,
     };
     let manifest = renamed(export::manifest(&old), &new_name, Some((ANNOTATION_CLONED_FROM, name)));
-    let manifest = setting::set(manifest, kind, &rerun.settings)?;
+    let manifest = changed(manifest, kind, rerun.patch.as_ref(), &rerun.settings)?;
     checked(kind, &manifest)?;
     create(client, kind, namespace, &manifest, rerun.dry_run).await
+}
+
+/// Changes a manifest: first its spec by a JSON merge patch, then the settings. Pure.
+///
+/// # Errors
+/// [`Error::Invalid`] with every change that cannot be made.
+pub fn changed(
+    mut manifest: Value,
+    kind: Kind,
+    patch: Option<&Value>,
+    settings: &[Setting],
+) -> Result<Value, Error> {
+    let mut faults = Vec::new();
+    match patch {
+        None => {}
+        Some(patch @ Value::Object(_)) => json_patch::merge(&mut manifest["spec"], patch),
+        Some(_) => faults.push(Fault {
+            source: String::new(),
+            position: None,
+            path: "patch".to_owned(),
+            message: "is not an object".to_owned(),
+            advice: Some("give the fields of the spec that change, and null for those to remove".to_owned()),
+        }),
+    }
+    match setting::set(manifest, kind, settings) {
+        Ok(manifest) if faults.is_empty() => Ok(manifest),
+        Ok(_) => Err(Error::Invalid { faults }),
+        Err(Error::Invalid { faults: more }) => {
+            faults.extend(more);
+            Err(Error::Invalid { faults })
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// Returns the job's family: the first job and all that repeat it, oldest first.
@@ -199,5 +234,20 @@ mod tests {
         assert_eq!(next_name("pi", "clone", &taken), "pi-clone-1");
         let long = "a".repeat(60);
         assert!(next_name(&long, "retry", &[]).len() < 63);
+    }
+
+    #[test]
+    fn a_merge_patch_changes_and_removes_fields_before_the_settings() {
+        let manifest = json!({"kind": "MPIJob", "spec": {"slotsPerWorker": 1, "runPolicy": {"backoffLimit": 3, "cleanPodPolicy": "All"}}});
+        let patch = json!({"slotsPerWorker": 2, "runPolicy": {"backoffLimit": null}});
+        let slots = [Setting::read("slots=4").unwrap()];
+        let found = changed(manifest.clone(), Kind::MpiJob, Some(&patch), &slots).unwrap();
+        assert_eq!(found["spec"], json!({"slotsPerWorker": 4, "runPolicy": {"cleanPodPolicy": "All"}}));
+        let wrong = [Setting::read("slotz=4").unwrap()];
+        let error = changed(manifest, Kind::MpiJob, Some(&json!(7)), &wrong).unwrap_err();
+        assert_eq!(
+            error.faults().iter().map(|fault| fault.path.as_str()).collect::<Vec<_>>(),
+            ["patch", "slotz"]
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use jobs::setting::Setting;
 
@@ -177,14 +177,32 @@ pub struct Explain {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training export mpijob pi > pi.yaml
-  odh training export mpijob pi -o json")]
+  odh training export mpijob pi -o json
+  odh training export mpijob pi --to command   the odh training create that makes the same job
+  odh training export mpijob pi --to python    the same with the Python SDK
+
+A job with more in it than the flags of create can say is only exported as a manifest.")]
 pub struct Export {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// Output format: yaml, json
+    /// What to print: manifest, command or python
+    #[arg(long = "to", value_enum, value_name = "FORM", default_value_t = ExportForm::Manifest, hide_default_value = true, hide_possible_values = true)]
+    pub form: ExportForm,
+    /// Output format of a manifest: yaml, json
     #[arg(short, long, default_value_t = Output::Yaml, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
+}
+
+/// In which form to export a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportForm {
+    /// A manifest
+    Manifest,
+    /// A command line of odh
+    Command,
+    /// A Python program
+    Python,
 }
 
 /// Show the events of a job and its pods.

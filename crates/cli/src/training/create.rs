@@ -311,7 +311,10 @@ pub fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::arguments::{Arguments, Command, TrainingVerb};
 
     #[test]
     fn a_line_is_split_as_a_shell_splits_it() {
@@ -331,5 +334,51 @@ mod tests {
             );
         }
         assert!(words("a 'b").is_err() && words("a \\").is_err());
+    }
+
+    #[test]
+    fn an_exported_command_creates_the_same_job() {
+        let plain = Request {
+            name: "pi".to_owned(),
+            workers: 4,
+            image: "registry:5000/train:1".to_owned(),
+            command: ["python", "it's", "", "a \"b\" c", "--", "-n"].map(str::to_owned).to_vec(),
+            ..Request::default()
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let full = Request {
+            namespace: Some("team".to_owned()),
+            slots: Some(3),
+            gpus: Some(2),
+            cpu: Some("500m".to_owned()),
+            memory: Some("16Gi".to_owned()),
+            mpi: Mpi::Mpich,
+            env: vec![pair("LR", "0.1"), pair("EMPTY", ""), pair("X", "a=b c")],
+            volumes: vec![pair("data", "/data"), pair("models", "/a:b")],
+            labels: BTreeMap::from([pair("team", "nlp"), pair("example.com/x", "")]),
+            annotations: BTreeMap::from([pair("note", "two\nlines, 'quoted'")]),
+            queue: Some("gpus".to_owned()),
+            priority: Some("high".to_owned()),
+            clean_pod_policy: Some("All".to_owned()),
+            deadline_seconds: Some(5400),
+            retries: Some(0),
+            suspend: true,
+            ..plain.clone()
+        };
+        let once = Request { in_launcher: true, ..plain.clone() };
+        for wanted in [plain, full, once] {
+            let job = jobs::build::build(&wanted).unwrap();
+            let value = serde_json::to_value(&job).unwrap();
+            let exported = jobs::export::request(&serde_json::from_value(value).unwrap()).unwrap();
+            let line = jobs::export::shell(&jobs::export::command(&exported));
+            let words = shlex::split(&line).unwrap();
+            let arguments = Arguments::try_parse_from(words).unwrap();
+            let Command::Training { verb: TrainingVerb::Create(create) } = arguments.command else {
+                panic!("{line}")
+            };
+            let mut made = from_flags(&create).unwrap().job;
+            made.metadata.namespace = arguments.global.namespace;
+            assert_eq!(plan::defaulted(&made), plan::defaulted(&job), "{line}");
+        }
     }
 }

@@ -1,6 +1,8 @@
-//! `export`: a job as a manifest that can be created again.
+//! `export`: a job as a manifest, a command or a program that creates it again.
 
-use crate::arguments::{Export, Global, Output};
+use jobs::export;
+
+use crate::arguments::{Export, ExportForm, Global, Output};
 use crate::connect::connect;
 use crate::console::Console;
 use crate::failure::Failure;
@@ -11,13 +13,32 @@ pub async fn run(console: &Console, global: &Global, asked: &Export) -> Result<u
     let connection = connect(console, global).await?;
     let kind = asked.target.kind.into();
     let job = jobs::list::get(&connection.client, kind, &connection.namespace, &asked.target.name).await?;
+    let request = || {
+        export::request(&job).map_err(|error| {
+            let class = jobs::Class::Error;
+            let reason = "Inexpressible".to_owned();
+            let advice = Some("export the manifest".into());
+            jobs::Error::Refused { class, reason, message: error.to_string(), advice, faults: Vec::new() }
+        })
+    };
+    match asked.form {
+        ExportForm::Manifest => {}
+        ExportForm::Command => {
+            console.data(&(export::shell(&export::command(&request()?)) + "\n"))?;
+            return Ok(0);
+        }
+        ExportForm::Python => {
+            console.data(&export::python(&request()?))?;
+            return Ok(0);
+        }
+    }
     let output = match asked.output {
         Output::Table | Output::Wide => Output::Yaml,
         other => other,
     };
     let text = match output {
         Output::Name => object::name(&job) + "\n",
-        _ => object::text(&jobs::export::manifest(&job), output)?,
+        _ => object::text(&export::manifest(&job), output)?,
     };
     console.document(&text)?;
     Ok(0)

@@ -24,6 +24,7 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
     let rerun = Rerun {
         name: retry.name.clone(),
         replace: retry.replace.then_some(Manner { force: false, wait: Some(CLEAN_UP) }),
+        patch: None,
         settings: Vec::new(),
         dry_run: retry.dry_run,
     };
@@ -48,8 +49,12 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
 pub async fn clone(console: &Console, global: &Global, clone: &CloneJob) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let Making { settings, dry_run, ending, output } = &clone.making;
-    let rerun =
-        Rerun { name: clone.new_name.clone(), replace: None, settings: settings.clone(), dry_run: *dry_run };
+    let rerun = Rerun {
+        name: clone.new_name.clone(),
+        settings: settings.clone(),
+        dry_run: *dry_run,
+        ..Rerun::default()
+    };
     let kind = clone.target.kind.into();
     let name = &clone.target.name;
     let made = jobs::rerun::clone(&connection.client, kind, &connection.namespace, name, &rerun).await?;

@@ -1,0 +1,255 @@
+//! The request that builds an MPIJob, recovered from the job: the reverse of [`build`](crate::build::build).
+//!
+//! A request is only returned if it builds this very job, with the same defaults. A job with more in it than a request
+//! can say is [`Inexpressible`], with the fields that are too much.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use api::{LAUNCHER, MPIJob, WORKER};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use kube::api::DynamicObject;
+use semantics::NVIDIA_GPU;
+use serde_json::Value;
+
+use super::manifest;
+use crate::Kind;
+use crate::build::{Mpi, Request, build};
+use crate::flat::flatten;
+use crate::kind::LABEL_QUEUE;
+
+/// The maximum number of fields named.
+const MAX_FIELDS: usize = 20;
+
+/// The fields of a job for which a request has no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inexpressible {
+    /// Their paths, or the job's kind if it is not an MPIJob.
+    pub fields: Vec<String>,
+}
+
+impl fmt::Display for Inexpressible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "only a manifest can express {}", self.fields.join(", "))
+    }
+}
+
+/// Returns the request that builds a job with the same spec, name, namespace, labels and annotations.
+///
+/// # Errors
+/// [`Inexpressible`] if there is none.
+pub fn request(object: &DynamicObject) -> Result<Request, Inexpressible> {
+    let inexpressible = |field: &str| Inexpressible { fields: vec![field.to_owned()] };
+    let kind = Kind::of(object);
+    if kind != Kind::MpiJob {
+        return Err(inexpressible(kind.name()));
+    }
+    let job: MPIJob = serde_json::from_value(manifest(object)).map_err(|_| inexpressible("spec"))?;
+    let plain = plain(&job).ok_or_else(|| inexpressible("spec.mpiReplicaSpecs"))?;
+    let wanted = flat(&job);
+    let mut found = Err(Inexpressible { fields: Vec::new() });
+    for request in with_commands(plain) {
+        // Faults of a request are fields that it cannot have, such as a number of Workers below 1.
+        let built = build(&request).map(|built| flat(&built)).unwrap_or_default();
+        if built == wanted {
+            return Ok(request);
+        }
+        let all = wanted.iter().chain(&built).map(|(path, _)| path);
+        let mut fields: Vec<String> =
+            all.filter(|path| built.get(*path) != wanted.get(*path)).cloned().collect();
+        fields.sort_unstable();
+        fields.dedup();
+        fields.truncate(MAX_FIELDS);
+        if found.as_ref().is_err_and(|known| known.fields.is_empty() || fields.len() < known.fields.len()) {
+            found = Err(Inexpressible { fields });
+        }
+    }
+    found
+}
+
+/// All fields of a job by their paths, with every default filled in.
+fn flat(job: &MPIJob) -> BTreeMap<String, String> {
+    let value = serde_json::to_value(plan::defaulted(job)).unwrap_or_default();
+    let mut fields = BTreeMap::new();
+    for part in ["metadata", "spec"] {
+        flatten(value.get(part).unwrap_or(&Value::Null), part, Kind::MpiJob, &mut fields);
+    }
+    fields
+}
+
+/// The request with the launcher's whole command.
+fn plain(job: &MPIJob) -> Option<Request> {
+    let pod = |role: &str| job.spec.mpi_replica_specs.get(role)?.template.spec.as_ref();
+    let container = |role: &str| pod(role)?.containers.first();
+    let worker = container(WORKER)?;
+    let limits = worker.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let limit = |name: &str| limits.and_then(|limits| limits.get(name)).map(|amount| amount.0.clone());
+    let policy = job.spec.run_policy.clone().unwrap_or_default();
+    let mut labels = job.metadata.labels.clone().unwrap_or_default();
+    let queue = labels.remove(LABEL_QUEUE);
+    Some(Request {
+        name: job.metadata.name.clone()?,
+        namespace: job.metadata.namespace.clone(),
+        workers: job.spec.mpi_replica_specs.get(WORKER)?.replicas.unwrap_or(0),
+        image: worker.image.clone().unwrap_or_default(),
+        command: container(LAUNCHER)?.command.clone().unwrap_or_default(),
+        in_launcher: false,
+        slots: job.spec.slots_per_worker,
+        gpus: limit(NVIDIA_GPU).and_then(|gpus| gpus.parse().ok()),
+        cpu: limit("cpu"),
+        memory: limit("memory"),
+        mpi: match job.spec.mpi_implementation.as_deref() {
+            Some("Intel") => Mpi::Intel,
+            Some("MPICH") => Mpi::Mpich,
+            _ => Mpi::OpenMpi,
+        },
+        env: env(worker),
+        volumes: volumes(pod(WORKER)?, worker),
+        labels,
+        annotations: job.metadata.annotations.clone().unwrap_or_default(),
+        queue,
+        priority: pod(WORKER)?.priority_class_name.clone(),
+        clean_pod_policy: policy.clean_pod_policy,
+        deadline_seconds: policy.active_deadline_seconds,
+        retries: policy.backoff_limit,
+        suspend: policy.suspend == Some(true),
+    })
+}
+
+fn env(container: &Container) -> Vec<(String, String)> {
+    let variables = container.env.iter().flatten();
+    variables.filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?))).collect()
+}
+
+/// The claims of the pod, each with the path at which the container mounts it.
+fn volumes(pod: &PodSpec, container: &Container) -> Vec<(String, String)> {
+    let mounted = |name: &str| {
+        let mut mounts = container.volume_mounts.iter().flatten();
+        mounts.find(|mount| mount.name == name).map(|mount| mount.mount_path.clone())
+    };
+    let volumes = pod.volumes.iter().flatten();
+    volumes
+        .filter_map(|volume| {
+            Some((volume.persistent_volume_claim.as_ref()?.claim_name.clone(), mounted(&volume.name)?))
+        })
+        .collect()
+}
+
+/// The ways to request the same Launcher command: without the `mpirun` that is put before it, as it is because it
+/// starts ranks itself, or as one that is to be left as it is.
+fn with_commands(plain: Request) -> Vec<Request> {
+    let bare = (0..plain.command.len()).rev().map(|skip| {
+        let command = plain.command.iter().skip(skip + 1).cloned().collect();
+        Request { command, ..plain.clone() }
+    });
+    // Only a command that begins with mpirun and its options can have got them put before it.
+    let with_options = plain.command.first().is_some_and(|first| first == "mpirun");
+    let options = 1 + plain.env.len() * 2 + 2;
+    let bare: Vec<Request> = bare
+        .filter(|request| with_options && plain.command.len() - request.command.len() <= options)
+        .filter(|request| !request.command.is_empty())
+        .collect();
+    let whole = Request { in_launcher: true, ..plain.clone() };
+    bare.into_iter().chain([plain, whole]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    fn object(job: &MPIJob) -> DynamicObject {
+        serde_json::from_value(serde_json::to_value(job).unwrap()).unwrap()
+    }
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let word = select(vec!["python", "train.py", "--lr=0.1", "-n", "4", "", "a b", "it's", "-x", "A"]);
+        let command = proptest::collection::vec(word.prop_map(str::to_owned), 1..5);
+        let starter = select(vec!["", "mpirun", "/opt/mpiexec"]);
+        let env =
+            proptest::collection::vec((select(vec!["A", "LR", "-B"]), select(vec!["", "0.1", "x=y"])), 0..3);
+        let amounts = (
+            proptest::option::of(1..9_u32),
+            proptest::option::of(select(vec!["500m", "4"])),
+            proptest::option::of(select(vec!["16Gi", "1.5G"])),
+        );
+        let mpi = select(vec![Mpi::OpenMpi, Mpi::Intel, Mpi::Mpich]);
+        let volumes = proptest::collection::vec(select(vec![("data", "/data"), ("models", "/models")]), 0..3);
+        let numbers = (
+            proptest::option::of(1..5_i32),
+            proptest::option::of(1..9999_i64),
+            proptest::option::of(0..3_i32),
+        );
+        let texts = proptest::option::of(select(vec!["All", "Running", "None"]));
+        let own = |pairs: Vec<(&str, &str)>| -> Vec<(String, String)> {
+            pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        };
+        (command, starter, env, amounts, mpi, volumes, numbers, texts, any::<[bool; 4]>()).prop_map(
+            move |(mut command, starter, env, (gpus, cpu, memory), mpi, volumes, numbers, clean, flags)| {
+                if !starter.is_empty() {
+                    command.insert(0, starter.to_owned());
+                }
+                let (slots, deadline_seconds, retries) = numbers;
+                Request {
+                    name: "pi".to_owned(),
+                    namespace: flags[0].then(|| "team".to_owned()),
+                    workers: 4,
+                    image: "registry:5000/train:1".to_owned(),
+                    command,
+                    in_launcher: flags[1],
+                    slots,
+                    gpus,
+                    cpu: cpu.map(str::to_owned),
+                    memory: memory.map(str::to_owned),
+                    mpi,
+                    env: own(env),
+                    volumes: own(volumes),
+                    labels: BTreeMap::from([("team".to_owned(), "nlp".to_owned())]),
+                    annotations: BTreeMap::new(),
+                    queue: flags[2].then(|| "gpus".to_owned()),
+                    priority: flags[2].then(|| "high".to_owned()),
+                    clean_pod_policy: clean.map(str::to_owned),
+                    deadline_seconds,
+                    retries,
+                    suspend: flags[3],
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_job_that_a_request_built_has_a_request_that_builds_it(wanted in requests()) {
+            let job = build(&wanted).unwrap();
+            // Mounting one claim twice gives two volumes of one claim, which are told apart by their names only.
+            let found = request(&object(&job)).unwrap();
+            prop_assert_eq!(flat(&build(&found).unwrap()), flat(&job));
+        }
+    }
+
+    #[test]
+    fn what_a_request_cannot_say_is_named() {
+        let wanted = Request {
+            name: "pi".to_owned(),
+            workers: 2,
+            image: "i".to_owned(),
+            command: vec!["train".to_owned()],
+            ..Request::default()
+        };
+        let mut job = build(&wanted).unwrap();
+        job.spec.launcher_creation_policy = Some("WaitForWorkersReady".to_owned());
+        let worker = job.spec.mpi_replica_specs.get_mut(WORKER).unwrap();
+        worker.template.spec.as_mut().unwrap().host_network = Some(true);
+        let error = request(&object(&job)).unwrap_err();
+        assert_eq!(
+            error.fields,
+            ["spec.launcherCreationPolicy", "spec.mpiReplicaSpecs[Worker].template.spec.hostNetwork"]
+        );
+        let train: DynamicObject = serde_json::from_value(serde_json::json!({
+            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a"}}))
+        .unwrap();
+        assert_eq!(request(&train).unwrap_err().to_string(), "only a manifest can express TrainJob");
+    }
+}
