@@ -235,7 +235,7 @@ pub struct Flags {
     pub args: Vec<String>,
 }
 
-fn read_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn read_pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }

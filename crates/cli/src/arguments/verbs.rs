@@ -270,7 +270,7 @@ pub struct Exec {
 /// What to do with templates.
 #[derive(Debug, Subcommand)]
 pub enum TemplateVerb {
-    /// Save a job's manifest as a template
+    /// Save a job's manifest as a template, or as the next version of one
     #[command(after_help = "Example:
   odh training templates save mpijob digits --name baseline --description \"four Workers, one epoch\"")]
     Save {
@@ -283,6 +283,10 @@ pub enum TemplateVerb {
         /// Description, one sentence
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         description: String,
+        /// YAML or JSON file with the template's parameters: a list of name, type, default, description, allowed
+        /// and sets; those of the version before if not given
+        #[arg(long, value_name = "FILE")]
+        parameters: Option<PathBuf>,
         /// Share it with everybody, in the namespace odh-training-templates
         #[arg(long)]
         shared: bool,
@@ -301,6 +305,9 @@ pub enum TemplateVerb {
     Show {
         /// Template name
         name: String,
+        /// Version; defaults to the newest
+        #[arg(long, value_name = "NUMBER")]
+        version: Option<u32>,
         /// Output format: yaml, json
         #[arg(short, long, default_value_t = Output::Yaml, hide_default_value = true, hide_possible_values = true)]
         output: Output,
@@ -331,14 +338,21 @@ impl TemplateVerb {
 
 /// Make a job from a template.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  odh training templates use baseline --name run-7 --set workers=8 --wait")]
+#[command(after_help = "Examples:
+  odh training templates use baseline --name run-7 --set workers=8 --wait
+  odh training templates use tuning --name run-8 --param rate=0.05 --param memory=32Gi")]
 pub struct TemplateUse {
     /// Template name
     pub template: String,
     /// Job name
     #[arg(long, value_name = "NAME")]
     pub name: String,
+    /// Version of the template; defaults to the newest
+    #[arg(long, value_name = "NUMBER")]
+    pub version: Option<u32>,
+    /// Value of one of the template's parameters; repeatable
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = super::training::read_pair)]
+    pub parameters: Vec<(String, String)>,
     /// How to make it.
     #[command(flatten)]
     pub making: Making,

@@ -1,6 +1,8 @@
 //! `templates`: manifests kept in the cluster, from which jobs are created.
 
-use jobs::template::{self, SHARED, Template};
+use std::path::Path;
+
+use jobs::template::{self, Parameter, SHARED, Saving, Template, Using};
 
 use super::create::{Created, created};
 use crate::arguments::{Global, Making, Output, TemplateUse, TemplateVerb};
@@ -15,11 +17,13 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
     let client = &connection.client;
     let place = |shared: bool| if shared { SHARED } else { connection.namespace.as_str() };
     match verb {
-        TemplateVerb::Save { target, template_name, description, shared, output } => {
-            let name = template_name.as_ref().unwrap_or(&target.name);
+        TemplateVerb::Save { target, template_name, description, parameters, shared, output } => {
+            let name = template_name.as_ref().unwrap_or(&target.name).clone();
+            let parameters = parameters.as_deref().map(read_parameters).transpose()?;
+            let saving = Saving { name, description: description.clone(), parameters };
             let kind = target.kind.into();
             let job = jobs::list::get(client, kind, &connection.namespace, &target.name).await?;
-            let kept = template::save(client, &job, place(*shared), name, description).await?;
+            let kept = template::save(client, &job, place(*shared), &saving).await?;
             print(console, &[kept], *output, " saved")?;
         }
         TemplateVerb::List { output } => {
@@ -32,8 +36,8 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
                 list(console, &found, *output)?;
             }
         }
-        TemplateVerb::Show { name, output } => {
-            let found = template::template(client, &[&connection.namespace, SHARED], name).await?;
+        TemplateVerb::Show { name, version, output } => {
+            let found = template::template(client, &[&connection.namespace, SHARED], name, *version).await?;
             let output = if output.shows_objects() { *output } else { Output::Yaml };
             console.document(&object::text(&found.manifest, output)?)?;
         }
@@ -48,11 +52,26 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
 
 async fn make(console: &Console, connection: &Connection, asked: &TemplateUse) -> Result<u8, Failure> {
     let (client, namespace) = (&connection.client, &connection.namespace);
-    let found = template::template(client, &[namespace, SHARED], &asked.template).await?;
+    let found = template::template(client, &[namespace, SHARED], &asked.template, asked.version).await?;
     let Making { settings, dry_run, ending, output } = &asked.making;
-    let job = template::use_template(client, &found, namespace, &asked.name, settings, *dry_run).await?;
+    let values = asked.parameters.iter().cloned().collect();
+    let using = Using { name: asked.name.clone(), values, settings: settings.clone() };
+    let job = template::use_template(client, &found, namespace, &using, *dry_run).await?;
     let how = Created { output: *output, ending, dry_run: *dry_run };
     created(console, connection, &how, &[job]).await
+}
+
+/// Reads the definitions of parameters, a list in YAML or JSON.
+fn read_parameters(file: &Path) -> Result<Vec<Parameter>, Failure> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| Failure::from(jobs::Error::Read { name: name.clone(), source }))?;
+    serde_saphyr::from_str(&text).map_err(|error| {
+        Failure::usage(
+            format!("{name} has no list of parameters: {error}"),
+            "write a list of name, type, default, description, allowed and sets",
+        )
+    })
 }
 
 fn print(console: &Console, found: &[Template], output: Output, what: &str) -> Result<(), Failure> {

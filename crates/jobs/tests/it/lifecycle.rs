@@ -8,6 +8,7 @@ use jobs::rerun::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF, Rerun};
 use jobs::setting::Setting;
 use jobs::submit::{self, DryRun};
 use jobs::suspension;
+use jobs::template::{self, Parameter, Saving, Type, Using};
 use jobs::{Class, Error, Kind};
 use kube::ResourceExt;
 use serde_json::json;
@@ -189,4 +190,53 @@ async fn a_deletion_waits_until_nothing_of_the_job_is_left() {
     stage.submit(&manifest("tau", 1)).await;
     delete("tau", true, PATIENCE).await.unwrap();
     assert_eq!(names(&stage, None).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_clone_is_changed_by_a_merge_patch() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    let patch = json!({ "slotsPerWorker": 4, "mpiReplicaSpecs": { "Worker": { "replicas": 3 } } });
+    let rerun = Rerun { patch: Some(patch), ..Rerun::default() };
+    let copy = rerun::clone(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap();
+    assert_eq!(copy.data["spec"]["slotsPerWorker"], 4);
+    assert_eq!(copy.data["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"], 3);
+    let rerun = Rerun { patch: Some(json!({ "mpiReplicaSpecs": null })), ..Rerun::default() };
+    let error = rerun::clone(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap_err();
+    assert_eq!(error.class(), Class::Invalid, "{error}");
+}
+
+#[tokio::test]
+async fn a_template_keeps_its_versions_and_makes_jobs_with_the_chosen_values() {
+    let stage = Stage::with_mpijobs().await;
+    let job = stage.submit(&manifest("pi", 2)).await.remove(0);
+    let rate = Parameter {
+        name: "rate".to_owned(),
+        type_: Type::Number,
+        sets: vec!["env.LR".to_owned()],
+        ..Parameter::default()
+    };
+    let mut saving =
+        Saving { name: "tuning".to_owned(), description: "first".to_owned(), parameters: Some(vec![rate]) };
+    let first = template::save(&stage.client, &job, TEAM, &saving).await.unwrap();
+    assert_eq!((first.version, first.parameters.len()), (1, 1));
+    saving.description = "second".to_owned();
+    for _ in 0..2 {
+        let second = template::save(&stage.client, &job, TEAM, &saving).await.unwrap();
+        assert_eq!((second.version, second.versions), (2, vec![1, 2]));
+    }
+    let read = async |version| template::template(&stage.client, &[TEAM], "tuning", version).await;
+    assert_eq!(read(Some(1)).await.unwrap().description, "first");
+    assert_eq!(read(Some(3)).await.unwrap_err().class(), Class::NotFound);
+    assert_eq!(template::templates(&stage.client, &[TEAM]).await.unwrap().len(), 1);
+
+    let newest = read(None).await.unwrap();
+    let values = [("rate".to_owned(), "0.5".to_owned())].into();
+    let using = Using { name: "run-1".to_owned(), values, ..Using::default() };
+    let made = template::use_template(&stage.client, &newest, TEAM, &using, false).await.unwrap();
+    let container = &made.data["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["env"], json!([{ "name": "LR", "value": "0.5" }]));
+    let using = Using { name: "run-2".to_owned(), ..Using::default() };
+    let error = template::use_template(&stage.client, &newest, TEAM, &using, false).await.unwrap_err();
+    assert_eq!((error.class(), error.faults()[0].path.as_str()), (Class::Invalid, "rate"));
 }

@@ -26,7 +26,7 @@ const TEAM: &str = "team-cv";
 /// The namespace whose quota allows no more jobs.
 const FULL: &str = "team-full";
 /// Files that the transcripts use.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 7] = [
     ("good.yaml", include_str!("../../manifests/good.yaml")),
     ("faults.yaml", include_str!("../../manifests/faults.yaml")),
     ("kinds.yaml", include_str!("../../manifests/kinds.yaml")),
@@ -35,6 +35,8 @@ const FILES: [(&str, &str); 5] = [
         "output.log",
         "There are not enough slots available in the system to satisfy the 8\nslots that were requested by the application:\n\n  ./train\n",
     ),
+    ("parameters.yaml", include_str!("../../manifests/parameters.yaml")),
+    ("wrong-parameters.yaml", include_str!("../../manifests/wrong-parameters.yaml")),
 ];
 /// How long a concurrent event waits for its job to exist.
 const PATIENCE: Duration = Duration::from_secs(60);
