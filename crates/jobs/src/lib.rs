@@ -1,5 +1,6 @@
 //! What a user can do with training jobs, as functions on a `kube::Client`: read a manifest, build a job from flags,
-//! create, get, list, describe, follow, read logs, wait, delete, suspend, run again, compare, explain.
+//! create, get, list, describe, follow, read logs, wait, delete, suspend, run again, compare, explain, export, keep
+//! templates. Every front end uses them: the command line, and a service for other programs.
 //!
 //! The inputs are bytes, flags and API objects. The outputs are values: rows, descriptions, streams of progress and of
 //! log lines, and one [`Error`] whose [`Class`] determines the exit code in every interface. Nothing here prints,
