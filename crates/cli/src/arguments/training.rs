@@ -425,7 +425,7 @@ pub struct Logs {
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
     pub highlight: Option<Regex>,
     /// Show N lines of the same pod before and after each match of --grep and --level
-    #[arg(short = 'C', long, visible_alias = "context", value_name = "N", requires = "search")]
+    #[arg(short = 'C', long, value_name = "N", requires = "search")]
     pub around: Option<usize>,
     /// Output format: table, or json for one object per line
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
