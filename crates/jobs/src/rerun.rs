@@ -160,7 +160,15 @@ pub(crate) fn checked(kind: Kind, manifest: &Value) -> Result<(), Error> {
     if kind != Kind::MpiJob {
         return Ok(());
     }
-    let job = serde_json::from_value(manifest.clone()).map_err(|error| Error::Client(error.to_string()))?;
+    let job = serde_json::from_value(manifest.clone()).map_err(|error| Error::Invalid {
+        faults: vec![Fault {
+            source: String::new(),
+            position: None,
+            path: "spec".to_owned(),
+            message: error.to_string(),
+            advice: None,
+        }],
+    })?;
     submit::check(job).map(|_| ())
 }
 
