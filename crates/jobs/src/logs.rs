@@ -18,6 +18,7 @@ mod merge;
 mod read;
 mod resume;
 pub mod sieve;
+mod tag;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

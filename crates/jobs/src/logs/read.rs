@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::level::Levels;
 use super::resume::{Resume, split};
 use super::sieve::Sieve;
+use super::tag;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Item, Source};
 use crate::{Action, Advice, Attempt, Error, JobRef, describe};
 
@@ -197,16 +198,16 @@ impl Reader {
             return false;
         }
         let choice = &self.source.choice;
-        let tagged = (choice.split || choice.ranks.is_some()).then(|| diagnosis::rank_of(text)).flatten();
-        let (rank, text) = tagged.map_or((None, text), |(rank, rest)| (Some(rank), rest));
+        // Tags that stay on the line are not part of what the rank wrote either.
+        let tagged = tag::split(text);
+        let written = tagged.map_or(text, |(_, rest)| rest);
+        let (rank, text) = match tagged {
+            Some((rank, rest)) if choice.split || choice.ranks.is_some() => (Some(rank), rest),
+            _ => (None, text),
+        };
         if choice.ranks.as_ref().is_some_and(|wanted| !rank.is_some_and(|rank| wanted.contains(&rank))) {
             return true;
         }
-        // Tags that stay on the line are not part of what the rank wrote.
-        let written = match tagged {
-            Some(_) => text,
-            None => diagnosis::rank_of(text).map_or(text, |(_, rest)| rest),
-        };
         let level = self.levels.next(rank, written);
         let (pod, also) = (self.name.clone(), Vec::new());
         let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also };
