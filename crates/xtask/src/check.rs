@@ -19,6 +19,7 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("paging", &["api", "diagnosis", "semantics", "plan"]),
     ("jobs", &["api", "diagnosis", "semantics", "plan", "paging"]),
     ("operator", &["api", "diagnosis", "semantics", "plan", "paging"]),
+    ("history", &[]),
     ("jsonpath", &[]),
     ("objects", &["jsonpath", "semantics"]),
     ("kubelet", &[]),

@@ -74,6 +74,11 @@ pub const TESTS: &[Need] = &[
     Need { programs: &["cmp"], package: "diffutils", purpose: "compares keys in the examples' ssh" },
     Need { programs: &["getent"], package: "libc-bin", purpose: "resolves the names of pods" },
     Need { programs: &["tar", "gzip"], package: "tar", purpose: "reads what `odh` packs" },
+    Need {
+        programs: &["initdb", "pg_ctl", "postgres"],
+        package: "postgresql",
+        purpose: "is the database that the history is tested with, beside SQLite",
+    },
 ];
 
 /// Folders with programs for administrators, which are not on every user's `PATH`.
@@ -87,7 +92,16 @@ pub fn place_of(program: &str) -> Option<PathBuf> {
     }
     let system =
         || SYSTEM_FOLDERS.iter().map(|folder| Path::new(folder).join(program)).find(|path| path.is_file());
-    steps::find_program(program).or_else(system)
+    steps::find_program(program).or_else(system).or_else(|| place_in_postgresql(program))
+}
+
+/// Returns where a program of PostgreSQL's server is: Debian keeps each version's in a folder outside of `PATH`.
+fn place_in_postgresql(program: &str) -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
+    versions
+        .filter_map(Result::ok)
+        .map(|version| version.path().join("bin").join(program))
+        .find(|path| path.is_file())
 }
 
 /// Returns the Python for environments: preferably the system's own, which every user may read.

@@ -1,0 +1,2 @@
+DROP FUNCTION audit_delete();
+DROP FUNCTION audit_refuse();

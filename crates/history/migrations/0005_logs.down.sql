@@ -1,0 +1,2 @@
+DROP TABLE log_parts;
+DROP TABLE log_sources;

@@ -1,0 +1,14 @@
+//! What survives a training job and its pods: its states, attempts and specs, its logs, what it used, who did what to
+//! it, and the notifications about it.
+//!
+//! Everything is in one [`store::Store`]: SQLite by default, PostgreSQL by configuration, through the same queries. Only
+//! the chunks of logs are outside, in an object store. Several processes may share one store: whatever two of
+//! them report is stored once. A function that returns `Ok` from a write has made it durable.
+//!
+//! Data comes in as this crate's own plain types. It serves no requests and knows no Kubernetes client.
+
+pub mod error;
+pub mod store;
+
+pub use error::Error;
+pub use store::Store;

@@ -1,0 +1,7 @@
+//! The store on real databases: SQLite in a folder, and a PostgreSQL server of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
+
+mod place;
+
+mod schema;
