@@ -10,5 +10,7 @@
 pub mod error;
 pub mod store;
 
+pub mod audit;
+
 pub use error::Error;
 pub use store::Store;

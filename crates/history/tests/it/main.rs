@@ -4,4 +4,6 @@
 
 mod place;
 
+mod audit;
 mod schema;
+mod trouble;
