@@ -11,6 +11,8 @@ pub mod error;
 pub mod store;
 
 pub mod audit;
+pub mod jobs;
+pub mod notifications;
 
 pub use error::Error;
 pub use store::Store;

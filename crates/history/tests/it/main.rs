@@ -5,5 +5,7 @@
 mod place;
 
 mod audit;
+mod jobs;
+mod notifications;
 mod schema;
 mod trouble;

@@ -1,0 +1,550 @@
+//! Notifications about jobs: who wants to know what, and deliveries that survive a crash.
+//!
+//! A delivery is enqueued in the transaction that stores the state change, so neither exists without the other. A
+//! replica claims due deliveries with a lease and sends them; another replica may claim them again only after the lease
+//! has expired, and a send takes less time than the lease. A delivery may still arrive twice, if a replica dies between
+//! the answer and its record: its id is the same each time.
+
+pub mod address;
+pub mod deliver;
+pub mod signature;
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::store::{Store, Write, micros, time};
+
+/// The maximum number of rules of a namespace.
+pub const MAX_RULES: i64 = 100;
+/// How long a claim lasts.
+pub const LEASE: Duration = Duration::from_secs(60);
+/// The number of tries before a delivery is a dead letter.
+pub const MAX_TRIES: i64 = 10;
+/// The wait before the second try; it doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// The maximum wait between two tries.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// The maximum number of deliveries in one claim.
+pub const MAX_CLAIM: u32 = 32;
+/// The maximum number of rows in one page.
+pub const MAX_PAGE: u32 = 500;
+
+/// A key that signs deliveries. It is never printed or serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// The minimum length of a key in bytes.
+    pub const MIN_BYTES: usize = 24;
+    /// The maximum length of a key in bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Takes a key.
+    ///
+    /// # Errors
+    /// If it is too short or too long.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, Error> {
+        match (Self::MIN_BYTES..=Self::MAX_BYTES).contains(&bytes.len()) {
+            true => Ok(Self(bytes)),
+            false => Err(Error::Invalid(format!(
+                "a signing key has {} to {} bytes",
+                Self::MIN_BYTES,
+                Self::MAX_BYTES
+            ))),
+        }
+    }
+
+    /// Creates a random key.
+    ///
+    /// # Errors
+    /// If the machine has no entropy.
+    pub fn random() -> Result<Self, Error> {
+        let mut bytes = vec![0; 32];
+        getrandom::fill(&mut bytes).map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(Self(bytes))
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Which transitions a rule is about. An empty list matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Transitions {
+    /// The new phase is one of these.
+    #[serde(default)]
+    pub phases: Vec<String>,
+    /// The new reason is one of these.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// The new cause is one of these.
+    #[serde(default)]
+    pub causes: Vec<String>,
+}
+
+impl Transitions {
+    /// Whether they include a transition.
+    #[must_use]
+    pub fn include(&self, transition: &Transition) -> bool {
+        let one_of = |list: &[String], value: Option<&str>| {
+            list.is_empty() || value.is_some_and(|value| list.iter().any(|other| other == value))
+        };
+        one_of(&self.phases, Some(&transition.phase))
+            && one_of(&self.reasons, transition.reason.as_deref())
+            && one_of(&self.causes, transition.cause.as_deref())
+    }
+}
+
+/// Where a delivery goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Destination {
+    /// A POST to this URL.
+    Webhook {
+        /// The URL: `https`, with a host and without credentials.
+        url: String,
+    },
+}
+
+/// Who wants to know what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its id.
+    pub id: String,
+    /// The namespace of the jobs.
+    pub namespace: String,
+    /// The only job, by uid; without it, all jobs of the namespace.
+    pub job: Option<String>,
+    /// Who created it.
+    pub owner: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it is in force.
+    pub enabled: bool,
+    /// The transitions.
+    pub transitions: Transitions,
+    /// The destination.
+    pub destination: Destination,
+    /// The key that signs its deliveries.
+    pub secret: Secret,
+}
+
+/// A rule to be created.
+#[derive(Clone, Debug)]
+pub struct NewRule {
+    /// The namespace of the jobs.
+    pub namespace: String,
+    /// The only job, by uid; without it, all jobs of the namespace.
+    pub job: Option<String>,
+    /// Who creates it.
+    pub owner: String,
+    /// The transitions.
+    pub transitions: Transitions,
+    /// The destination.
+    pub destination: Destination,
+    /// The key that signs its deliveries.
+    pub secret: Secret,
+}
+
+/// Creates a rule and returns it.
+///
+/// # Errors
+/// If the destination is not valid, the namespace has [`MAX_RULES`] rules, or the store fails.
+pub async fn create_rule(store: &Store, rule: NewRule, policy: &address::Policy) -> Result<Rule, Error> {
+    let Destination::Webhook { url } = &rule.destination;
+    policy.target(url)?;
+    let NewRule { namespace, job, owner, transitions, destination, secret } = rule;
+    let id = Uuid::new_v4().to_string();
+    let created = store.now().await?;
+    let rule = Rule { id, namespace, job, owner, created, enabled: true, transitions, destination, secret };
+    let text = |error: serde_json::Error| Error::Invalid(error.to_string());
+    let stored = store
+        .execute(
+            sqlx::query(
+                "INSERT INTO notification_rules \
+                 (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret) \
+                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
+                 WHERE (SELECT COUNT(*) FROM notification_rules WHERE namespace = $2) < $10",
+            )
+            .bind(&rule.id)
+            .bind(&rule.namespace)
+            .bind(&rule.job)
+            .bind(&rule.owner)
+            .bind(micros(rule.created))
+            .bind(1_i64)
+            .bind(serde_json::to_string(&rule.transitions).map_err(text)?)
+            .bind(serde_json::to_string(&rule.destination).map_err(text)?)
+            .bind(rule.secret.bytes())
+            .bind(MAX_RULES),
+        )
+        .await?;
+    match stored {
+        0 => Err(Error::Invalid(format!("a namespace has at most {MAX_RULES} notification rules"))),
+        _ => Ok(rule),
+    }
+}
+
+/// Enables or disables a rule of a namespace. Returns whether it is there.
+///
+/// # Errors
+/// If the store fails.
+pub async fn enable_rule(store: &Store, namespace: &str, id: &str, enabled: bool) -> Result<bool, Error> {
+    let query = sqlx::query("UPDATE notification_rules SET enabled = $3 WHERE namespace = $1 AND id = $2");
+    Ok(store.execute(query.bind(namespace).bind(id).bind(i64::from(enabled))).await? > 0)
+}
+
+/// Deletes a rule of a namespace, with its deliveries. Returns whether it was there.
+///
+/// # Errors
+/// If the store fails.
+pub async fn delete_rule(store: &Store, namespace: &str, id: &str) -> Result<bool, Error> {
+    let query = sqlx::query("DELETE FROM notification_rules WHERE namespace = $1 AND id = $2");
+    Ok(store.execute(query.bind(namespace).bind(id)).await? > 0)
+}
+
+const RULE: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret \
+                    FROM notification_rules WHERE namespace = $1 ORDER BY id LIMIT $2";
+
+/// Returns the rules of a namespace.
+///
+/// # Errors
+/// If the store fails.
+pub async fn rules(store: &Store, namespace: &str) -> Result<Vec<Rule>, Error> {
+    let rows = store.rows(sqlx::query(RULE).bind(namespace).bind(MAX_RULES)).await?;
+    rows.iter().map(rule_of).collect()
+}
+
+fn rule_of(row: &AnyRow) -> Result<Rule, Error> {
+    let damaged = |error: serde_json::Error| Error::damaged("a notification rule", error);
+    Ok(Rule {
+        id: row.try_get("id")?,
+        namespace: row.try_get("namespace")?,
+        job: row.try_get("job_uid")?,
+        owner: row.try_get("owner")?,
+        created: time(row.try_get("created")?)?,
+        enabled: row.try_get::<i64, _>("enabled")? != 0,
+        transitions: serde_json::from_str(&row.try_get::<String, _>("transitions")?).map_err(damaged)?,
+        destination: serde_json::from_str(&row.try_get::<String, _>("destination")?).map_err(damaged)?,
+        secret: Secret(row.try_get("secret")?),
+    })
+}
+
+/// A job has entered another phase, reason or cause. Its JSON is the body of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Transition {
+    /// The job's uid.
+    pub uid: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The resourceVersion.
+    pub version: i64,
+    /// When.
+    pub at: Timestamp,
+    /// The phase before, if there was one.
+    pub from: Option<String>,
+    /// The phase.
+    pub phase: String,
+    /// The reason.
+    pub reason: Option<String>,
+    /// The cause.
+    pub cause: Option<String>,
+    /// The message for people.
+    pub message: Option<String>,
+    /// The number of the attempt.
+    pub attempt: u32,
+}
+
+/// Enqueues a delivery for each rule that a transition matches, in the transaction that stores it.
+pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Result<(), Error> {
+    let rows = sqlx::query(
+        "SELECT id, transitions FROM notification_rules \
+         WHERE namespace = $1 AND enabled = 1 AND (job_uid IS NULL OR job_uid = $2) ORDER BY id",
+    )
+    .bind(&transition.namespace)
+    .bind(&transition.uid)
+    .fetch_all(&mut **write)
+    .await?;
+    let body = serde_json::to_string(transition).map_err(|error| Error::Invalid(error.to_string()))?;
+    for row in rows {
+        let (rule, transitions): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let transitions: Transitions = serde_json::from_str(&transitions)
+            .map_err(|error| Error::damaged("a notification rule", error))?;
+        if !transitions.include(transition) {
+            continue;
+        }
+        sqlx::query(
+            "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (rule_id, uid, version) DO NOTHING",
+        )
+        .bind(Uuid::new_v4().to_string())
+        .bind(rule)
+        .bind(&transition.uid)
+        .bind(transition.version)
+        .bind(&body)
+        .bind(micros(transition.at))
+        .bind(PENDING)
+        .execute(&mut **write)
+        .await?;
+    }
+    Ok(())
+}
+
+const PENDING: &str = "pending";
+const DELIVERED: &str = "delivered";
+const DEAD: &str = "dead";
+
+/// A delivery that this process may send until its lease expires.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The delivery's id, the same at every try.
+    pub id: String,
+    /// The number of this try, from 1.
+    pub number: i64,
+    /// When it was enqueued.
+    pub created: Timestamp,
+    /// The body.
+    pub body: String,
+    /// The destination.
+    pub destination: Destination,
+    /// The key that signs it.
+    pub secret: Secret,
+    lease: String,
+}
+
+/// Claims deliveries that are due at a time of the store's clock.
+///
+/// # Errors
+/// If the store fails.
+pub async fn claim(store: &Store, now: Timestamp, limit: u32) -> Result<Vec<Claim>, Error> {
+    let lease = Uuid::new_v4().to_string();
+    let until = micros(now).saturating_add(i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX));
+    let mut write = store.write().await?;
+    // The outer condition is evaluated again on the row that another replica has just changed; the inner is not.
+    sqlx::query(
+        "UPDATE deliveries SET lease = $1, due = $2, tries = tries + 1 WHERE state = 'pending' AND due <= $3 \
+         AND id IN (SELECT id FROM deliveries WHERE state = 'pending' AND due <= $3 ORDER BY due, id LIMIT $4)",
+    )
+    .bind(&lease)
+    .bind(until)
+    .bind(micros(now))
+    .bind(i64::from(limit.min(MAX_CLAIM)))
+    .execute(&mut *write)
+    .await?;
+    let rows = sqlx::query(
+        "SELECT d.id, d.tries, d.created, d.body, r.destination, r.secret FROM deliveries d \
+         JOIN notification_rules r ON r.id = d.rule_id WHERE d.state = 'pending' AND d.lease = $1 ORDER BY d.id",
+    )
+    .bind(&lease)
+    .fetch_all(&mut *write)
+    .await?;
+    write.commit().await?;
+    let claim = |row: &AnyRow| {
+        let destination: String = row.try_get(4)?;
+        Ok(Claim {
+            id: row.try_get(0)?,
+            number: row.try_get(1)?,
+            created: time(row.try_get(2)?)?,
+            body: row.try_get(3)?,
+            destination: serde_json::from_str(&destination)
+                .map_err(|error| Error::damaged("a notification rule", error))?,
+            secret: Secret(row.try_get(5)?),
+            lease: lease.clone(),
+        })
+    };
+    rows.iter().map(claim).collect()
+}
+
+/// How one try went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The HTTP status, if there was an answer.
+    pub status: Option<u16>,
+    /// Why it failed; `None` if it was delivered.
+    pub error: Option<String>,
+    /// Whether another try cannot succeed.
+    pub permanent: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Records how a try went: the delivery is done, due again later, or a dead letter. Returns `false` if the lease has
+/// passed to another replica meanwhile, and its outcome counts.
+///
+/// # Errors
+/// If the store fails; the delivery is then due again when the lease expires.
+pub async fn finish(
+    store: &Store,
+    claim: &Claim,
+    outcome: &Outcome,
+    now: Timestamp,
+    jitter: f64,
+) -> Result<bool, Error> {
+    let dead = outcome.permanent || claim.number >= MAX_TRIES;
+    let state = match &outcome.error {
+        None => DELIVERED,
+        Some(_) if dead => DEAD,
+        Some(_) => PENDING,
+    };
+    let due = now.checked_add(wait(claim.number, jitter)).unwrap_or(Timestamp::MAX);
+    let mut write = store.write().await?;
+    let done = sqlx::query(
+        "UPDATE deliveries SET state = $3, due = $4, lease = NULL WHERE id = $1 AND lease = $2 AND state = 'pending'",
+    )
+    .bind(&claim.id)
+    .bind(&claim.lease)
+    .bind(state)
+    .bind(micros(due))
+    .execute(&mut *write)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    sqlx::query(
+        "INSERT INTO delivery_log (delivery_id, number, at, milliseconds, status, error) \
+         SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4, $5 FROM delivery_log WHERE delivery_id = $1",
+    )
+    .bind(&claim.id)
+    .bind(micros(now))
+    .bind(i64::try_from(outcome.took.as_millis()).unwrap_or(i64::MAX))
+    .bind(outcome.status.map(i64::from))
+    .bind(outcome.error.as_ref().map(|error| error.replace('\0', "\u{fffd}")))
+    .execute(&mut *write)
+    .await?;
+    write.commit().await?;
+    Ok(true)
+}
+
+/// Returns the wait after a try: doubling, of which the second half is multiplied with `jitter` from 0 to 1, so that
+/// many deliveries that failed together are not tried together.
+fn wait(tries: i64, jitter: f64) -> Duration {
+    let doublings = u32::try_from(tries.saturating_sub(1).clamp(0, 30)).unwrap_or(30);
+    let full = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(doublings)).min(MAX_WAIT);
+    let half = full / 2;
+    half + half.mul_f64(jitter.clamp(0.0, 1.0))
+}
+
+/// The state of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its id.
+    pub id: String,
+    /// The rule.
+    pub rule: String,
+    /// The job's uid.
+    pub uid: String,
+    /// When it was enqueued.
+    pub created: Timestamp,
+    /// `pending`, `delivered` or `dead`.
+    pub state: String,
+    /// The number of tries so far.
+    pub tries: i64,
+    /// What the last recorded try reported.
+    pub status: Option<i64>,
+    /// Its error.
+    pub error: Option<String>,
+}
+
+/// Returns the deliveries of a namespace's rules, newest first, before a delivery returned earlier.
+///
+/// # Errors
+/// If the store fails.
+pub async fn deliveries(
+    store: &Store,
+    namespace: &str,
+    state: Option<&str>,
+    before: Option<&Delivery>,
+    limit: u32,
+) -> Result<Vec<Delivery>, Error> {
+    let query = sqlx::query(
+        "SELECT d.id, d.rule_id, d.uid, d.created, d.state, d.tries, l.status, l.error FROM deliveries d \
+         JOIN notification_rules r ON r.id = d.rule_id LEFT JOIN delivery_log l ON l.delivery_id = d.id \
+         AND l.number = (SELECT MAX(number) FROM delivery_log WHERE delivery_id = d.id) \
+         WHERE r.namespace = $1 AND ($2 IS NULL OR d.state = $2) \
+         AND ($3 IS NULL OR d.created < $3 OR (d.created = $3 AND d.id < $4)) \
+         ORDER BY d.created DESC, d.id DESC LIMIT $5",
+    )
+    .bind(namespace)
+    .bind(state)
+    .bind(before.map(|delivery| micros(delivery.created)))
+    .bind(before.map(|delivery| delivery.id.as_str()))
+    .bind(i64::from(limit.min(MAX_PAGE)));
+    let delivery = |row: &AnyRow| {
+        Ok(Delivery {
+            id: row.try_get(0)?,
+            rule: row.try_get(1)?,
+            uid: row.try_get(2)?,
+            created: time(row.try_get(3)?)?,
+            state: row.try_get(4)?,
+            tries: row.try_get(5)?,
+            status: row.try_get(6)?,
+            error: row.try_get(7)?,
+        })
+    };
+    store.rows(query).await?.iter().map(delivery).collect()
+}
+
+/// Makes a dead letter of a namespace due again, as if it had never been tried. Returns whether there was one.
+///
+/// # Errors
+/// If the store fails.
+pub async fn revive(store: &Store, namespace: &str, id: &str) -> Result<bool, Error> {
+    let query = sqlx::query(
+        "UPDATE deliveries SET state = 'pending', due = 0, tries = 0 WHERE id = $2 AND state = 'dead' \
+         AND rule_id IN (SELECT id FROM notification_rules WHERE namespace = $1)",
+    );
+    Ok(store.execute(query.bind(namespace).bind(id)).await? > 0)
+}
+
+/// Forgets deliveries that ended before a time, and their log. Returns their number.
+///
+/// # Errors
+/// If the store fails.
+pub async fn prune(store: &Store, before: Timestamp) -> Result<u64, Error> {
+    let query = sqlx::query(
+        "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE state <> 'pending' AND created < $1 \
+         ORDER BY created LIMIT 500)",
+    );
+    store.execute(query.bind(micros(before))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound_and_are_spread() {
+        assert_eq!(wait(1, 1.0), FIRST_WAIT);
+        assert_eq!(wait(3, 1.0), FIRST_WAIT * 4);
+        assert_eq!(wait(3, 0.0), FIRST_WAIT * 2);
+        assert_eq!(wait(i64::MAX, 1.0), MAX_WAIT);
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let secret = Secret::new(b"an-unguessable-key-of-24".to_vec()).unwrap();
+        assert!(!format!("{secret:?}").contains("unguessable"));
+        assert!(Secret::new(b"short".to_vec()).is_err());
+    }
+}
