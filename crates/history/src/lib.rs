@@ -13,6 +13,7 @@ pub mod store;
 pub mod audit;
 pub mod jobs;
 pub mod notifications;
+pub mod usage;
 
 pub use error::Error;
 pub use store::Store;

@@ -9,3 +9,4 @@ mod jobs;
 mod notifications;
 mod schema;
 mod trouble;
+mod usage;
