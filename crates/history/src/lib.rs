@@ -2,7 +2,7 @@
 //! it, and the notifications about it.
 //!
 //! Everything is in one [`store::Store`]: SQLite by default, PostgreSQL by configuration, through the same queries. Only
-//! the chunks of logs are outside, in an object store. Several processes may share one store: whatever two of
+//! the chunks of logs are outside, in an object store ([`logs`]). Several processes may share one store: whatever two of
 //! them report is stored once. A function that returns `Ok` from a write has made it durable.
 //!
 //! Data comes in as this crate's own plain types. It serves no requests and knows no Kubernetes client.
@@ -12,6 +12,7 @@ pub mod store;
 
 pub mod audit;
 pub mod jobs;
+pub mod logs;
 pub mod notifications;
 pub mod usage;
 

@@ -6,6 +6,8 @@ mod place;
 
 mod audit;
 mod jobs;
+mod kills;
+mod logs;
 mod notifications;
 mod schema;
 mod trouble;
