@@ -11,6 +11,8 @@
 //! Someone who can write to the database file can rewrite the whole chain. [`verify`] therefore also compares with
 //! [`Anchor`]s, which were kept elsewhere: the closing hashes of exports.
 
+mod appender;
+
 use futures::stream::{self, Stream};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row as _};
 
+pub use self::appender::Appender;
 use crate::error::Error;
 use crate::store::{Store, Write, micros};
 

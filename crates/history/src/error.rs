@@ -3,9 +3,10 @@
 //! Each error means that the operation did not happen: a transaction commits as a whole or not at all.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 /// An operation on the store failed. Nothing of it was stored.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The disk, the quota or the configured maximum size is exhausted.
     #[error("the store is full: {0}")]
@@ -36,7 +37,7 @@ pub enum Error {
     Invalid(String),
     /// Anything else that the database reports.
     #[error("the database reports: {0}")]
-    Database(#[source] sqlx::Error),
+    Database(#[source] Arc<sqlx::Error>),
 }
 
 /// What a caller can do about an error.
@@ -92,9 +93,9 @@ impl From<sqlx::Error> for Error {
             sqlx::Error::Database(reported) => {
                 let code = reported.code().unwrap_or_default().into_owned();
                 let message = reported.message().to_owned();
-                of_code(&code, message).unwrap_or(Self::Database(error))
+                of_code(&code, message).unwrap_or_else(|| Self::Database(Arc::new(error)))
             }
-            _ => Self::Database(error),
+            _ => Self::Database(Arc::new(error)),
         }
     }
 }

@@ -3,8 +3,8 @@
 use futures::TryStreamExt as _;
 use history::Error;
 use history::audit::{
-    self, Actor, Anchor, Channel, Entry, Fault, Filter, Stage, Verification, append, export, operations,
-    truncate, verify, verify_export,
+    self, Actor, Anchor, Appender, Channel, Entry, Fault, Filter, Stage, Verification, append, export,
+    operations, truncate, verify, verify_export,
 };
 use history::store::Dialect;
 use sqlx::AssertSqlSafe;
@@ -54,6 +54,28 @@ fn replicas_append_to_one_chain_and_store_nothing_twice() {
             unreachable!()
         };
         assert_eq!((lines, head.seq), (40, 40));
+    });
+}
+
+#[test]
+fn entries_of_many_tasks_are_appended_together_and_each_is_acknowledged() {
+    on_each(async |place| {
+        let stores = [place.open().await, place.open().await];
+        let appenders = stores.clone().map(Appender::start);
+        let huge = Entry { reason: Some("x".repeat(audit::MAX_ENTRY_BYTES)), ..entry("huge") };
+        let entries = numbered(300);
+        let appends = entries.iter().zip(0..).map(|(entry, n)| appenders[n % 2].append(entry.clone()));
+        let (numbers, refused) =
+            futures::join!(futures::future::try_join_all(appends), appenders[0].append(huge));
+        let mut numbers: Vec<i64> = numbers.unwrap().into_iter().map(Option::unwrap).collect();
+        numbers.sort();
+        assert_eq!(numbers, (1..=300).collect::<Vec<_>>());
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        assert_eq!(appenders[1].append(entry("request-7")).await.unwrap(), None);
+        assert!(matches!(verify(&stores[0], &[]).await.unwrap(), Verification::Intact { lines: 300, .. }));
+        stores[0].close().await;
+        let error = appenders[0].append(entry("late")).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
     });
 }
 
