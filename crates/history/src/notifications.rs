@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod deliver;
+pub mod mail;
 pub mod signature;
 
 use std::fmt;
@@ -121,6 +122,11 @@ pub enum Destination {
         /// The URL: `https`, with a host and without credentials.
         url: String,
     },
+    /// An e-mail.
+    Email {
+        /// The recipient's address.
+        to: String,
+    },
 }
 
 /// Who wants to know what.
@@ -168,8 +174,10 @@ pub struct NewRule {
 /// # Errors
 /// If the destination is not valid, the namespace has [`MAX_RULES`] rules, or the store fails.
 pub async fn create_rule(store: &Store, rule: NewRule, policy: &address::Policy) -> Result<Rule, Error> {
-    let Destination::Webhook { url } = &rule.destination;
-    policy.target(url)?;
+    match &rule.destination {
+        Destination::Webhook { url } => drop(policy.target(url)?),
+        Destination::Email { to } => drop(mail::recipient(to)?),
+    }
     let NewRule { namespace, job, owner, transitions, destination, secret } = rule;
     let id = Uuid::new_v4().to_string();
     let created = store.now().await?;
@@ -376,10 +384,29 @@ pub async fn claim(store: &Store, now: Timestamp, limit: u32) -> Result<Vec<Clai
     rows.iter().map(claim).collect()
 }
 
+/// Why a try failed.
+struct Failure {
+    text: String,
+    /// The status of the answer, if there was one.
+    status: Option<u16>,
+    /// Whether another try cannot succeed.
+    permanent: bool,
+}
+
+impl Failure {
+    fn passing(text: String) -> Self {
+        Self { text, status: None, permanent: false }
+    }
+
+    fn lasting(text: String) -> Self {
+        Self { text, status: None, permanent: true }
+    }
+}
+
 /// How one try went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The HTTP status, if there was an answer.
+    /// The status of the answer (HTTP or SMTP), if there was one.
     pub status: Option<u16>,
     /// Why it failed; `None` if it was delivered.
     pub error: Option<String>,
@@ -503,6 +530,44 @@ pub async fn deliveries(
         })
     };
     store.rows(query).await?.iter().map(delivery).collect()
+}
+
+/// One recorded try of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Try {
+    /// Its number, from 1.
+    pub number: i64,
+    /// When its outcome was recorded.
+    pub at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub milliseconds: i64,
+    /// The status of the answer, if there was one.
+    pub status: Option<i64>,
+    /// Why it failed; `None` if it was delivered.
+    pub error: Option<String>,
+}
+
+/// Returns the tries of a delivery of a namespace's rules in order, the last [`MAX_PAGE`] of them.
+///
+/// # Errors
+/// If the store fails.
+pub async fn tries(store: &Store, namespace: &str, id: &str) -> Result<Vec<Try>, Error> {
+    let query = sqlx::query(
+        "SELECT l.number, l.at, l.milliseconds, l.status, l.error FROM delivery_log l \
+         JOIN deliveries d ON d.id = l.delivery_id JOIN notification_rules r ON r.id = d.rule_id \
+         WHERE r.namespace = $1 AND d.id = $2 ORDER BY l.number DESC LIMIT $3",
+    );
+    let one = |row: &AnyRow| {
+        Ok(Try {
+            number: row.try_get(0)?,
+            at: time(row.try_get(1)?)?,
+            milliseconds: row.try_get(2)?,
+            status: row.try_get(3)?,
+            error: row.try_get(4)?,
+        })
+    };
+    let rows = store.rows(query.bind(namespace).bind(id).bind(i64::from(MAX_PAGE))).await?;
+    rows.iter().rev().map(one).collect()
 }
 
 /// Makes a dead letter of a namespace due again, as if it had never been tried. Returns whether there was one.

@@ -102,6 +102,9 @@ pub async fn tail(
     lines: usize,
 ) -> Result<Vec<(Source, Line)>, Error> {
     let lines = lines.min(MAX_TAIL_LINES);
+    if lines == 0 {
+        return Ok(Vec::new());
+    }
     let mut reader = read(archive, selection).await?;
     for place in 0..reader.sources.len() {
         reader.skip_to_tail(place, lines).await?;

@@ -21,7 +21,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::address::{Policy, Target};
-use super::{Claim, Destination, LEASE, Outcome, claim, finish, signature};
+use super::mail::{self, Mailer};
+use super::{Claim, Destination, Failure, LEASE, Outcome, claim, finish, signature};
 use crate::error::Error;
 use crate::store::Store;
 
@@ -37,14 +38,20 @@ const MAX_ADDRESSES: usize = 4;
 pub struct Sender {
     policy: Policy,
     tls: TlsConnector,
+    mailer: Option<Mailer>,
 }
 
 impl Sender {
-    /// Creates a sender that trusts the machine's certificate authorities and some more.
+    /// Creates a sender that trusts the machine's certificate authorities and some more, and that sends e-mails if it
+    /// knows a server.
     ///
     /// # Errors
-    /// If one of these is not a certificate.
-    pub fn new(policy: Policy, authorities: &[CertificateDer<'static>]) -> Result<Self, Error> {
+    /// If one of these is not a certificate, or the settings are not valid.
+    pub fn new(
+        policy: Policy,
+        authorities: &[CertificateDer<'static>],
+        mail: Option<&mail::Settings>,
+    ) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         for authority in authorities {
@@ -56,45 +63,45 @@ impl Sender {
             .map_err(|error| Error::Invalid(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { policy, tls: TlsConnector::from(Arc::new(config)) })
+        let mailer = mail.map(|settings| Mailer::new(settings, SEND)).transpose()?;
+        Ok(Self { policy, tls: TlsConnector::from(Arc::new(config)), mailer })
     }
 
     /// Sends one delivery.
     pub async fn send(&self, claim: &Claim, now: Timestamp) -> Outcome {
         let started = Instant::now();
-        let result = timeout(SEND, self.post(claim, now)).await;
-        let result = result.unwrap_or_else(|_| Err(Failure::passing("no answer in time".to_owned())));
+        let result = timeout(SEND, self.try_once(claim, now)).await;
         let took = started.elapsed();
-        match result {
-            Ok(status) if status.is_success() => {
-                Outcome { status: Some(status.as_u16()), error: None, permanent: false, took }
+        match result.unwrap_or_else(|_| Err(Failure::passing("no answer in time".to_owned()))) {
+            Ok(status) => Outcome { status: Some(status), error: None, permanent: false, took },
+            Err(Failure { text, status, permanent }) => {
+                Outcome { status, error: Some(text), permanent, took }
             }
-            Ok(status) => Outcome {
-                status: Some(status.as_u16()),
-                error: Some(match status.is_redirection() {
-                    true => format!("the receiver answered {status}, and redirects are not followed"),
-                    false => format!("the receiver answered {status}"),
-                }),
-                permanent: status == StatusCode::GONE,
-                took,
-            },
-            Err(Failure { text, permanent }) => Outcome { status: None, error: Some(text), permanent, took },
         }
     }
 
-    async fn post(&self, claim: &Claim, now: Timestamp) -> Result<StatusCode, Failure> {
-        let Destination::Webhook { url } = &claim.destination;
+    async fn try_once(&self, claim: &Claim, now: Timestamp) -> Result<u16, Failure> {
+        match (&claim.destination, &self.mailer) {
+            (Destination::Webhook { url }, _) => self.post(claim, url, now).await,
+            (Destination::Email { to }, Some(mailer)) => mailer.send(claim, to).await,
+            (Destination::Email { .. }, None) => {
+                Err(Failure::passing("no e-mail server is configured".to_owned()))
+            }
+        }
+    }
+
+    async fn post(&self, claim: &Claim, url: &str, now: Timestamp) -> Result<u16, Failure> {
         let target = self.policy.target(url).map_err(|error| Failure::lasting(error.to_string()))?;
         let stream = self.connect(&target).await?;
         let request = request(claim, &target, now)?;
         if !target.tls {
-            return exchange(stream, request).await;
+            return accepted(exchange(stream, request).await?);
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| Failure::lasting(format!("{} is not a host name", target.host)))?;
         let stream =
             self.tls.connect(name, stream).await.map_err(|error| Failure::passing(error.to_string()))?;
-        exchange(stream, request).await
+        accepted(exchange(stream, request).await?)
     }
 
     /// Connects to an address that the policy permits. The name is resolved once: what was checked is what is reached.
@@ -124,22 +131,6 @@ impl Sender {
     }
 }
 
-/// Why there was no answer.
-struct Failure {
-    text: String,
-    permanent: bool,
-}
-
-impl Failure {
-    fn passing(text: String) -> Self {
-        Self { text, permanent: false }
-    }
-
-    fn lasting(text: String) -> Self {
-        Self { text, permanent: true }
-    }
-}
-
 fn request(claim: &Claim, target: &Target, now: Timestamp) -> Result<Request<Full<Bytes>>, Failure> {
     let body = Bytes::from(claim.body.clone());
     Request::post(&target.path)
@@ -151,6 +142,18 @@ fn request(claim: &Claim, target: &Target, now: Timestamp) -> Result<Request<Ful
         .header(signature::SIGNATURE, signature::sign(&claim.secret, &claim.id, now, &body))
         .body(Full::new(body))
         .map_err(|error| Failure::lasting(error.to_string()))
+}
+
+/// Whether a receiver has accepted a delivery.
+fn accepted(status: StatusCode) -> Result<u16, Failure> {
+    let text = match status {
+        status if status.is_success() => return Ok(status.as_u16()),
+        status if status.is_redirection() => {
+            format!("the receiver answered {status}, and redirects are not followed")
+        }
+        status => format!("the receiver answered {status}"),
+    };
+    Err(Failure { text, status: Some(status.as_u16()), permanent: status == StatusCode::GONE })
 }
 
 /// Sends a request and returns the status of the answer. The answer's body is not read.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use history::jobs::record;
 use history::notifications::address::Policy;
 use history::notifications::deliver::{Sender, deliver_due};
+use history::notifications::mail;
 use history::notifications::signature::{self, Headers};
 use history::notifications::{
     self, Claim, Destination, LEASE, MAX_TRIES, NewRule, Outcome, Secret, Transition, Transitions, claim,
@@ -21,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use sqlx::Row as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -153,6 +155,11 @@ fn a_delivery_that_fails_is_retried_later_and_at_last_a_dead_letter() {
         assert_eq!(claims[0].number, 1);
         let delivered = Outcome { status: Some(200), error: None, ..failure() };
         finish(&store, &claims[0], &delivered, at(10_000_000), 0.0).await.unwrap();
+        let tries = notifications::tries(&store, "team-cv", &dead[0].id).await.unwrap();
+        let numbers: Vec<i64> = tries.iter().map(|one| one.number).collect();
+        assert_eq!(numbers, (1..=MAX_TRIES + 1).collect::<Vec<_>>());
+        assert_eq!(tries.iter().filter(|one| one.status == Some(500) && one.milliseconds == 3).count(), 10);
+        assert_eq!(notifications::tries(&store, "team-nlp", &dead[0].id).await.unwrap(), []);
         assert_eq!(notifications::prune(&store, Timestamp::MAX).await.unwrap(), 1);
     });
 }
@@ -188,14 +195,8 @@ struct Received {
     body: Bytes,
 }
 
-/// A receiver on loopback, behind TLS, that answers with a status.
-struct Receiver {
-    port: u16,
-    authority: CertificateDer<'static>,
-    received: Arc<Mutex<Vec<Received>>>,
-}
-
-async fn receiver(status: u16) -> Receiver {
+/// A TLS server's configuration for `localhost`, and the certificate that it shows.
+fn tls() -> (TlsAcceptor, CertificateDer<'static>) {
     let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let authority = key.cert.der().clone();
     let private = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
@@ -206,7 +207,18 @@ async fn receiver(status: u16) -> Receiver {
         .with_no_client_auth()
         .with_single_cert(vec![authority.clone()], private.into())
         .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    (TlsAcceptor::from(Arc::new(config)), authority)
+}
+
+/// A receiver on loopback, behind TLS, that answers with a status.
+struct Receiver {
+    port: u16,
+    authority: CertificateDer<'static>,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+async fn receiver(status: u16) -> Receiver {
+    let (acceptor, authority) = tls();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let received = Arc::new(Mutex::new(Vec::new()));
@@ -250,7 +262,7 @@ fn a_delivery_arrives_signed_over_tls_and_once() {
         let url = format!("https://localhost:{}/hook?team=cv", receiver.port);
         let rule = create_rule(&store, rule(&url, &[]), &loopback()).await.unwrap();
         record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
-        let sender = Sender::new(loopback(), std::slice::from_ref(&receiver.authority)).unwrap();
+        let sender = Sender::new(loopback(), std::slice::from_ref(&receiver.authority), None).unwrap();
         assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
         assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 0);
         let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
@@ -287,7 +299,7 @@ fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
     on_sqlite(async |place| {
         let receiver = receiver(200).await;
         let url = format!("https://localhost:{}/", receiver.port);
-        let sender = Sender::new(Policy::default(), std::slice::from_ref(&receiver.authority)).unwrap();
+        let sender = Sender::new(Policy::default(), std::slice::from_ref(&receiver.authority), None).unwrap();
         let (state, error) = sent(place, &url, &sender, &Policy::default()).await;
         assert_eq!(state, "dead");
         assert!(error.contains("loopback"), "{error}");
@@ -300,7 +312,7 @@ fn a_redirect_is_not_followed_and_is_tried_again() {
     on_sqlite(async |place| {
         let receiver = receiver(307).await;
         let url = format!("https://localhost:{}/", receiver.port);
-        let sender = Sender::new(loopback(), std::slice::from_ref(&receiver.authority)).unwrap();
+        let sender = Sender::new(loopback(), std::slice::from_ref(&receiver.authority), None).unwrap();
         let (state, error) = sent(place, &url, &sender, &loopback()).await;
         assert_eq!(state, "pending");
         assert!(error.contains("redirects are not followed"), "{error}");
@@ -312,10 +324,111 @@ fn a_receiver_with_a_foreign_certificate_gets_nothing() {
     on_sqlite(async |place| {
         let receiver = receiver(200).await;
         let url = format!("https://localhost:{}/", receiver.port);
-        let sender = Sender::new(loopback(), &[]).unwrap();
+        let sender = Sender::new(loopback(), &[], None).unwrap();
         let (state, error) = sent(place, &url, &sender, &loopback()).await;
         assert_eq!(state, "pending");
         assert!(error.contains("certificate"), "{error}");
         assert!(receiver.received.lock().unwrap().is_empty());
+    });
+}
+
+/// A mail server on loopback, behind TLS, that gives the same answer to every recipient. It keeps what it received.
+async fn mail_server(answer: &'static str) -> (mail::Settings, Arc<Mutex<String>>) {
+    let (acceptor, authority) = tls();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let settings = mail::Settings {
+        host: "localhost".to_owned(),
+        port: listener.local_addr().unwrap().port(),
+        security: mail::Security::Tls,
+        credentials: None,
+        from: "Training <training@example.com>".to_owned(),
+        authorities: vec![authority],
+    };
+    let received = Arc::new(Mutex::new(String::new()));
+    let log = Arc::clone(&received);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let mut stream = BufStream::new(stream);
+            let (mut line, mut answer_now, mut in_message) = (String::new(), "220 ready", false);
+            loop {
+                if !answer_now.is_empty() {
+                    stream.write_all(format!("{answer_now}\r\n").as_bytes()).await.unwrap();
+                    stream.flush().await.unwrap();
+                }
+                line.clear();
+                if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+                    break;
+                }
+                log.lock().unwrap().push_str(&line);
+                answer_now = match line.split_whitespace().next().unwrap_or("") {
+                    "." if in_message => "250 queued",
+                    _ if in_message => "",
+                    "RCPT" => answer,
+                    "DATA" => "354 go on",
+                    _ => "250 ok",
+                };
+                in_message = answer_now == "354 go on" || answer_now.is_empty();
+            }
+        }
+    });
+    (settings, received)
+}
+
+fn to_jane() -> NewRule {
+    NewRule { destination: Destination::Email { to: "jane@example.com".to_owned() }, ..rule("", &[]) }
+}
+
+#[test]
+fn an_email_arrives_over_tls_and_names_job_phase_and_cause() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (settings, received) = mail_server("250 ok").await;
+        create_rule(&store, to_jane(), &Policy::default()).await.unwrap();
+        let mut failed = seen("a", 1, "Failed");
+        failed.state.cause = Some("OutOfMemory\r\nBcc: eve@example.com".to_owned());
+        record(&store, &[failed]).await.unwrap();
+        let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
+        assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
+        let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+        assert_eq!((log[0].state.as_str(), log[0].status), ("delivered", Some(250)), "{log:?}");
+        let received = received.lock().unwrap();
+        for expected in
+            ["RCPT TO:<jane@example.com>", "MPIJob team-cv/name-of-a", "Phase: Failed", &log[0].id]
+        {
+            assert!(received.contains(expected), "{expected} in {received}");
+        }
+        let header = received.split("\r\n\r\n").next().unwrap();
+        assert!(!header.lines().any(|line| line.starts_with("Bcc")), "{header}");
+    });
+}
+
+#[test]
+fn an_email_that_the_server_refuses_for_good_is_a_dead_letter() {
+    on_sqlite(async |place| {
+        for (answer, state) in [("550 no such user", "dead"), ("451 try later", "pending")] {
+            let store = place.open().await;
+            let (settings, _) = mail_server(answer).await;
+            let rule = create_rule(&store, to_jane(), &Policy::default()).await.unwrap();
+            record(&store, &[seen(answer, 1, "Failed")]).await.unwrap();
+            let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
+            assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
+            let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+            assert_eq!(log[0].state, state, "{log:?}");
+            assert_eq!(log[0].status, Some(answer[..3].parse().unwrap()));
+            notifications::delete_rule(&store, "team-cv", &rule.id).await.unwrap();
+        }
+        let nobody = Destination::Email { to: "jane@example.com\r\nBcc: eve@example.com".to_owned() };
+        let store = place.open().await;
+        let bad = NewRule { destination: nobody, ..to_jane() };
+        assert!(create_rule(&store, bad, &Policy::default()).await.is_err());
+        let (settings, _) = mail_server("250 ok").await;
+        let plain = mail::Settings {
+            security: mail::Security::Plain,
+            credentials: Some(("user".to_owned(), "word".to_owned())),
+            ..settings
+        };
+        assert!(Sender::new(Policy::default(), &[], Some(&plain)).is_err(), "a password without TLS");
     });
 }

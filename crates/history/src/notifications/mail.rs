@@ -1,0 +1,154 @@
+//! Sends a notification as e-mail, through the one SMTP server that the administrator has configured.
+//!
+//! Users choose recipients only, so the server needs no check of its address.
+
+use std::time::Duration;
+
+use lettre::message::{Mailbox, header::ContentType};
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
+use rustls::pki_types::CertificateDer;
+
+use super::{Claim, Failure, Transition};
+use crate::error::Error;
+
+/// How the connection to the server is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS from the first byte (port 465).
+    Tls,
+    /// TLS after STARTTLS, and no mail without it (port 587).
+    StartTls,
+    /// None: for a relay on this machine or in the same pod.
+    Plain,
+}
+
+/// The SMTP server.
+#[derive(Clone)]
+pub struct Settings {
+    /// Its host name.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How the connection is protected.
+    pub security: Security,
+    /// User and password, if it wants any. They are never sent without TLS.
+    pub credentials: Option<(String, String)>,
+    /// The sender: `Training <training@example.com>`.
+    pub from: String,
+    /// Certificate authorities in addition to those of the machine.
+    pub authorities: Vec<CertificateDer<'static>>,
+}
+
+/// Sends e-mails.
+#[derive(Clone, Debug)]
+pub struct Mailer {
+    transport: AsyncSmtpTransport<Tokio1Executor>,
+    from: Mailbox,
+}
+
+impl Mailer {
+    /// Creates a mailer. It connects when it sends.
+    ///
+    /// # Errors
+    /// If the settings are not valid.
+    pub fn new(settings: &Settings, timeout: Duration) -> Result<Self, Error> {
+        let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("e-mail settings: {error}"));
+        let Settings { host, port, security, credentials, from, authorities } = settings;
+        let mut tls = TlsParameters::builder(host.clone());
+        for authority in authorities {
+            let authority = Certificate::from_der(authority.to_vec()).map_err(|error| invalid(&error))?;
+            tls = tls.add_root_certificate(authority);
+        }
+        let tls = tls.build().map_err(|error| invalid(&error))?;
+        let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host.as_str())
+            .port(*port)
+            .timeout(Some(timeout))
+            .tls(match security {
+                Security::Tls => Tls::Wrapper(tls),
+                Security::StartTls => Tls::Required(tls),
+                Security::Plain => Tls::None,
+            });
+        if let Some((user, password)) = credentials {
+            if *security == Security::Plain {
+                return Err(invalid(&"a password is sent only with TLS"));
+            }
+            transport = transport.credentials(Credentials::new(user.clone(), password.clone()));
+        }
+        let from = from.parse().map_err(|error| invalid(&error))?;
+        Ok(Self { transport: transport.build(), from })
+    }
+
+    /// Sends one delivery, and returns the server's code.
+    pub(super) async fn send(&self, claim: &Claim, to: &str) -> Result<u16, Failure> {
+        let message = message(claim, self.from.clone(), to)?;
+        match self.transport.send(message).await {
+            Ok(response) => Ok(response.code().into()),
+            Err(error) => Err(Failure {
+                text: std::error::Error::source(&error)
+                    .map_or_else(|| error.to_string(), |source| format!("{error}: {source}")),
+                status: error.status().map(u16::from),
+                permanent: error.is_permanent(),
+            }),
+        }
+    }
+}
+
+/// Takes a recipient: a bare address, `jane@example.com`.
+pub(super) fn recipient(to: &str) -> Result<Address, Error> {
+    to.parse().map_err(|error| Error::Invalid(format!("{to:?} is not an e-mail address: {error}")))
+}
+
+fn message(claim: &Claim, from: Mailbox, to: &str) -> Result<Message, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::lasting(error.to_string());
+    let to = recipient(to).map_err(|error| failed(&error))?;
+    let transition: Transition = serde_json::from_str(&claim.body).map_err(|error| failed(&error))?;
+    // The same at every try, so that a mail program shows a repeated delivery once.
+    let id = format!("<{}@{}>", claim.id, from.email.domain());
+    Message::builder()
+        .from(from)
+        .to(to.into())
+        .subject(subject(&transition))
+        .message_id(Some(id))
+        .header(ContentType::TEXT_PLAIN)
+        .body(text(&transition))
+        .map_err(|error| failed(&error))
+}
+
+fn subject(transition: &Transition) -> String {
+    let Transition { kind, namespace, name, phase, .. } = transition;
+    let why = transition.cause.as_ref().or(transition.reason.as_ref());
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    // A line feed would begin another header.
+    format!("{kind} {namespace}/{name}: {phase}{why}").replace(char::is_control, " ")
+}
+
+fn text(transition: &Transition) -> String {
+    let Transition {
+        uid,
+        kind,
+        namespace,
+        name,
+        version: _,
+        at,
+        from,
+        phase,
+        reason,
+        cause,
+        message,
+        attempt,
+    } = transition;
+    let lines = [
+        ("Job", Some(format!("{kind} {namespace}/{name}"))),
+        ("Phase", Some(phase.clone())),
+        ("Previous phase", from.clone()),
+        ("Reason", reason.clone()),
+        ("Cause", cause.clone()),
+        ("Message", message.clone()),
+        ("Attempt", Some(attempt.to_string())),
+        ("Time", Some(at.to_string())),
+        ("UID", Some(uid.clone())),
+    ];
+    lines.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}\r\n", value?))).collect()
+}
