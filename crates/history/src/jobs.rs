@@ -105,7 +105,7 @@ pub struct Observation {
 pub enum Recorded {
     /// A change of the job's state, which is now stored.
     Changed,
-    /// Nothing new.
+    /// No change of its state.
     Known,
 }
 
@@ -144,17 +144,22 @@ pub async fn record(store: &Store, observations: &[Observation]) -> Result<Vec<R
 
 /// Whether storing an observation would change nothing. Costs one read, and no lock.
 async fn is_known(store: &Store, observation: &Observation) -> Result<bool, Error> {
-    let Observation { uid, version, state, spec, .. } = observation;
-    let query = sqlx::query(
-        "SELECT state, (SELECT COUNT(*) FROM job_specs WHERE uid = $1 AND generation = $3) FROM job_states \
-         WHERE uid = $1 AND version <= $2 ORDER BY version DESC LIMIT 1",
-    );
+    let Observation { uid, version, state, spec, started, finished, .. } = observation;
     let generation = spec.as_ref().map(|(generation, _)| *generation);
-    let Some(row) = store.row(query.bind(uid).bind(version).bind(generation)).await? else {
-        return Ok(false);
-    };
-    let stored: String = row.try_get(0)?;
-    Ok(stored == text_of(state)? && (generation.is_none() || row.try_get::<i64, _>(1)? > 0))
+    let query = sqlx::query(
+        "SELECT state, (SELECT COUNT(*) FROM job_specs WHERE uid = $1 AND generation = $3), \
+         (SELECT COUNT(*) FROM jobs WHERE uid = $1 AND (version > $2 OR ( \
+            COALESCE($4, started, 0) = COALESCE(started, 0) AND COALESCE($5, 0) = COALESCE(finished, 0)))) \
+         FROM job_states WHERE uid = $1 AND version <= $2 ORDER BY version DESC LIMIT 1",
+    )
+    .bind(uid)
+    .bind(version)
+    .bind(generation)
+    .bind(started.map(micros))
+    .bind(finished.map(micros));
+    let Some(row) = store.row(query).await? else { return Ok(false) };
+    let (stored, specs, times): (String, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(stored == text_of(state)? && (generation.is_none() || specs > 0) && times > 0)
 }
 
 async fn record_one(write: &mut Write, seen: &Observation) -> Result<Recorded, Error> {
@@ -162,6 +167,7 @@ async fn record_one(write: &mut Write, seen: &Observation) -> Result<Recorded, E
     record_spec(write, seen).await?;
     let state = text_of(&seen.state)?;
     let before = neighbour(write, seen, Side::Before).await?;
+    update_job(write, seen).await?;
     if before.as_ref().is_some_and(|(_, before)| *before == state) {
         return Ok(Recorded::Known);
     }

@@ -57,6 +57,23 @@ fn only_changes_are_stored_and_each_once() {
 }
 
 #[test]
+fn times_that_are_seen_later_than_their_state_are_kept() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let one = Observation { started: Some(at(5)), ..seen("a", 2, "Failed") };
+        let two = Observation { finished: Some(at(9)), ..seen("a", 3, "Failed") };
+        record(&store, &[one.clone(), two]).await.unwrap();
+        record(&store, &[one]).await.unwrap();
+        let job = jobs::job(&store, "a").await.unwrap().unwrap();
+        assert_eq!((job.started, job.finished), (Some(at(5)), Some(at(9))));
+        let again = Observation { finished: None, ..seen("a", 4, "Failed") };
+        record(&store, &[again]).await.unwrap();
+        assert_eq!(jobs::job(&store, "a").await.unwrap().unwrap().finished, None, "it was started again");
+        assert_eq!(history(&store, "a").await, expected(&[(2, "Failed")]));
+    });
+}
+
+#[test]
 fn observations_in_any_order_from_any_replica_give_the_same_history() {
     on_each(async |place| {
         let phases = ["Pending", "Pending", "Running", "Running", "Restarting", "Running", "Succeeded"];
