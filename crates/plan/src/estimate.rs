@@ -236,7 +236,9 @@ fn are_similar(a: &MPIJob, b: &MPIJob) -> bool {
 }
 
 /// The number of Workers, and the image and resources of each of their containers.
-fn shape(job: &MPIJob) -> Option<(i32, Vec<(&Option<String>, &Option<ResourceRequirements>)>)> {
+type Shape<'j> = (i32, Vec<(&'j Option<String>, &'j Option<ResourceRequirements>)>);
+
+fn shape(job: &MPIJob) -> Option<Shape<'_>> {
     let workers = job.spec.mpi_replica_specs.get(WORKER)?;
     let containers = workers.template.spec.as_ref()?.containers.iter();
     let parts = containers.map(|container| (&container.image, &container.resources)).collect();
