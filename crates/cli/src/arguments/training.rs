@@ -368,7 +368,7 @@ pub struct Describe {
   odh training logs mpijob pi --all --tail 20 --timestamps
   odh training logs mpijob pi --grep 'loss=|Error' --exclude DEBUG -C 2
   odh training logs mpijob pi --rank 3        the output of rank 3, with mpirun --tag-output
-  odh training logs mpijob pi --fold          what several ranks write alike once, with their numbers
+  odh training logs mpijob pi --fold          what ranks write alike, once
   odh training logs mpijob pi --all --level warning -C 3
   odh training logs mpijob pi --all --state Failed
   odh training logs mpijob pi --all -o json   one object per line: {\"pod\", \"time\", \"line\", …}
