@@ -1,6 +1,8 @@
 //! `export`: a job as a manifest, a command or a program that creates it again.
 
+use jobs::build::Request;
 use jobs::export;
+use kube::api::DynamicObject;
 
 use crate::arguments::{Export, ExportForm, Global, Output};
 use crate::connect::connect;
@@ -13,22 +15,14 @@ pub async fn run(console: &Console, global: &Global, asked: &Export) -> Result<u
     let connection = connect(console, global).await?;
     let kind = asked.target.kind.into();
     let job = jobs::list::get(&connection.client, kind, &connection.namespace, &asked.target.name).await?;
-    let request = || {
-        export::request(&job).map_err(|error| {
-            let class = jobs::Class::Error;
-            let reason = "Inexpressible".to_owned();
-            let advice = Some("export the manifest".into());
-            jobs::Error::Refused { class, reason, message: error.to_string(), advice, faults: Vec::new() }
-        })
-    };
     match asked.form {
         ExportForm::Manifest => {}
         ExportForm::Command => {
-            console.data(&(export::shell(&export::command(&request()?)) + "\n"))?;
+            console.data(&(export::shell(&export::command(&request(&job)?)) + "\n"))?;
             return Ok(0);
         }
         ExportForm::Python => {
-            console.data(&export::python(&request()?))?;
+            console.data(&export::python(&request(&job)?))?;
             return Ok(0);
         }
     }
@@ -42,4 +36,14 @@ pub async fn run(console: &Console, global: &Global, asked: &Export) -> Result<u
     };
     console.document(&text)?;
     Ok(0)
+}
+
+/// The request that builds the job.
+fn request(job: &DynamicObject) -> Result<Request, Failure> {
+    export::request(job).map_err(|error| {
+        let (class, reason) = (jobs::Class::Error, "Inexpressible".to_owned());
+        let advice = Some("export the manifest".into());
+        let message = error.to_string();
+        jobs::Error::Refused { class, reason, message, advice, faults: Vec::new() }.into()
+    })
 }

@@ -265,7 +265,7 @@ impl Kubelet for Tagged {
         let rank = request.pod.rsplit('-').next().unwrap_or_default().to_owned();
         let line = |number: usize| {
             let at = Timestamp::from_millisecond(1_767_225_600_000 + i64::try_from(number).unwrap()).unwrap();
-            let own = if number % 2 == 0 { String::new() } else { format!(" of rank {rank}") };
+            let own = if number.is_multiple_of(2) { String::new() } else { format!(" of rank {rank}") };
             format!(
                 "{at:.9} [1,{rank}]<stdout>:2026-01-01 00:00:00,123 - train - INFO - step {number}: loss 0.25{own}\n"
             )
