@@ -176,16 +176,16 @@ mod tests {
 
     #[test]
     fn a_torn_part_keeps_its_whole_members_wherever_it_is_torn() {
-        let text = "x".repeat(MEMBER_BYTES / 4);
-        let lines: Vec<Line> = (0..10).map(|second| line(second, &text)).collect();
+        let text = "x".repeat(MEMBER_BYTES / 2);
+        let lines: Vec<Line> = (0..5).map(|second| line(second, &text)).collect();
         let whole = encode(&lines, i64::MIN).unwrap().data;
         assert_eq!(whole_members(&whole), whole);
         let mut found = Vec::new();
-        for end in 0..whole.len() {
+        for end in (0..whole.len()).step_by(23) {
             let part = whole_members(&whole[..end]);
             found.push(measure(part).unwrap().map_or(0, |(lines, _)| lines));
         }
         found.dedup();
-        assert_eq!(found, [0, 4, 8], "four lines in each of the first two members, two in the last");
+        assert_eq!(found, [0, 2, 4], "two lines in each of the first two members, one in the last");
     }
 }

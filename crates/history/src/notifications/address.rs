@@ -145,11 +145,13 @@ impl Policy {
         if let Some(why) = host.parse().ok().and_then(|address| self.refuses(address)) {
             return Err(invalid(&format!("has an address that is not allowed: {host} is {why}")));
         }
-        if authority.as_str().ends_with(':') || (authority.port().is_some() && authority.port_u16().is_none())
-        {
-            return Err(invalid("has an invalid port"));
-        }
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let after_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+        let port = match after_host.strip_prefix(':') {
+            None if tls => 443,
+            None => 80,
+            // The URL's own parser reads a port that is too large as none.
+            Some(port) => port.parse().map_err(|_| invalid("has an invalid port"))?,
+        };
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
         Ok(Target { host, port, tls, authority: authority.as_str().to_owned(), path })
     }
