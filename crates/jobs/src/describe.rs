@@ -202,8 +202,11 @@ pub(crate) async fn pods_and_events(
 
 /// Reads the events of a job object by object.
 async fn events_of(api: &Api<Event>, job: &DynamicObject, pods: &[Pod]) -> Result<Vec<Event>, kube::Error> {
-    let objects = futures::stream::iter(objects_of(job, pods)).map(|(kind, name)| async move {
-        let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
+    let about: Vec<String> = objects_of(job, pods)
+        .into_iter()
+        .map(|(kind, name)| format!("involvedObject.kind={kind},involvedObject.name={name}"))
+        .collect();
+    let objects = futures::stream::iter(about).map(|about| async move {
         let mut found = Vec::new();
         paging::each(api, ListParams::default().fields(&about), PAGES_OF_OBJECT, |events| {
             found.extend(events)
