@@ -43,6 +43,9 @@ pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 /// On a Namespace: how many jobs may run in it at once.
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
 
+/// On a job: identifies the request that created it, so that a repeated request finds it.
+pub const ANNOTATION_CREATION: &str = "training.opendatahub.io/creation";
+
 /// Where the hostfile and `discover_hosts.sh` are mounted in the Launcher.
 pub const HOSTFILE_DIRECTORY: &str = "/etc/mpi";
 /// Where the launch agent is installed in every pod that uses the `agent` transport.

@@ -251,6 +251,11 @@ impl Cluster {
         client_of(&self.server, user)
     }
 
+    /// Returns an in-process client whose requests are authenticated by the credentials that they carry.
+    pub fn client_of_credentials(&self) -> kube::Client {
+        kube::Client::new(Endpoint::with_credentials(self.server.clone()), "default")
+    }
+
     /// Returns the address of the API.
     pub fn address(&self) -> SocketAddr {
         self.address

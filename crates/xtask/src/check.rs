@@ -18,6 +18,7 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("plan", &["api", "diagnosis", "semantics"]),
     ("paging", &["api", "diagnosis", "semantics", "plan"]),
     ("jobs", &["api", "diagnosis", "semantics", "plan", "paging"]),
+    ("service", &["api", "diagnosis", "semantics", "plan", "paging", "jobs", "controller-runtime"]),
     ("operator", &["api", "diagnosis", "semantics", "plan", "paging"]),
     ("history", &[]),
     ("jsonpath", &[]),
@@ -69,7 +70,7 @@ const IMPURE: &[&str] = &[
 ];
 
 /// Crates that know no interface: the command line words what they advise (`plan::Action`).
-const WITHOUT_COMMANDS: &[&str] = &["diagnosis", "plan", "jobs"];
+const WITHOUT_COMMANDS: &[&str] = &["diagnosis", "plan", "jobs", "service"];
 
 /// Checks formatting, lints, generated files, licences and sources, and the dependencies between crates.
 pub fn run() -> Result<(), Stop> {

@@ -1,0 +1,44 @@
+//! Generates from the contract (`proto/`): the messages, the gRPC service, the adapters that connect each method to both
+//! protocols, the OpenAPI document and the page that shows it.
+
+mod adapters;
+mod contract;
+mod json_schema;
+mod openapi;
+mod page;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use contract::Contract;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    println!("cargo::rerun-if-changed={}", root.display());
+    println!("cargo::rerun-if-changed=build");
+    let mut compiler = protox::Compiler::new([&root])?;
+    compiler.include_source_info(true).include_imports(true);
+    compiler.open_file(root.join("training/v1/training.proto"))?;
+    fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    let contract = Contract::read(&compiler.descriptor_pool())?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .btree_map(".")
+        .message_attribute(
+            ".",
+            "#[derive(serde::Serialize, serde::Deserialize)] \
+             #[serde(default, rename_all = \"camelCase\", deny_unknown_fields)]",
+        )
+        .field_attribute(".", "#[serde(skip_serializing_if = \"crate::json::is_absent\")]")
+        .compile_fds(compiler.file_descriptor_set())?;
+    fs::write(out.join("adapters.rs"), adapters::code(&contract))?;
+    let document = openapi::document(&contract)?;
+    let mut text = serde_json::to_string_pretty(&document)?;
+    text.push('\n');
+    fs::write(out.join("openapi.json"), text)?;
+    fs::write(out.join("fields.txt"), contract.fields())?;
+    fs::write(out.join("docs.html"), page::html(&contract, &document))?;
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! What callers may do, decided by the cluster (SubjectAccessReview) and kept for [`DECIDED_FOR`].
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use jobs::Kind;
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use tokio::time::Instant;
+
+use crate::identity::{Caller, Digest};
+use crate::problem::Problem;
+
+/// How long a decision is not asked for again.
+pub const DECIDED_FOR: Duration = Duration::from_secs(10);
+/// The most decisions remembered. When there are more, all are forgotten: they are all asked for again soon anyway.
+const MOST_DECISIONS: usize = 1 << 17;
+/// The most reviews that one call asks for at once.
+const AT_ONCE: usize = 16;
+
+/// What is to be done, in terms of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Right {
+    /// The verb.
+    pub verb: &'static str,
+    /// The API group.
+    pub group: &'static str,
+    /// The resource, or the path of a URL if it begins with `/`.
+    pub resource: &'static str,
+    /// The subresource, or empty.
+    pub subresource: &'static str,
+    /// The namespace; empty for all.
+    pub namespace: String,
+}
+
+impl Right {
+    /// A verb on jobs of a kind.
+    pub fn on_jobs(verb: &'static str, kind: Kind, namespace: &str) -> Self {
+        Self {
+            verb,
+            group: kind.group(),
+            resource: kind.plural(),
+            subresource: "",
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// A verb on a core resource, written `pods` or `pods/log`.
+    pub fn on(verb: &'static str, resource: &'static str, namespace: &str) -> Self {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        Self { verb, group: "", resource, subresource, namespace: namespace.to_owned() }
+    }
+
+    /// Reading a path that is no resource, e.g. `/metrics`.
+    pub fn on_path(path: &'static str) -> Self {
+        Self { verb: "get", group: "", resource: path, subresource: "", namespace: String::new() }
+    }
+}
+
+/// Decides by asking the cluster.
+pub struct Access {
+    /// A client as the service's own account.
+    reviewer: Client,
+    decided: Mutex<HashMap<(Digest, Right), (Instant, bool)>>,
+}
+
+impl Access {
+    /// Creates it from a client as the service's own account.
+    pub fn new(reviewer: Client) -> Self {
+        Self { reviewer, decided: Mutex::default() }
+    }
+
+    /// Whether the caller has the right.
+    ///
+    /// # Errors
+    /// 503 if the cluster does not answer.
+    pub async fn may(&self, caller: &Caller, right: Right) -> Result<bool, Problem> {
+        let question = (caller.id, right);
+        let now = Instant::now();
+        let known = self.decided.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
+        if let Some((until, allowed)) = known
+            && now < until
+        {
+            return Ok(allowed);
+        }
+        let allowed = self.ask(caller, &question.1).await?;
+        let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        if decided.len() >= MOST_DECISIONS {
+            decided.clear();
+        }
+        decided.insert(question, (now + DECIDED_FOR, allowed));
+        Ok(allowed)
+    }
+
+    /// Returns those of the rights that the caller has.
+    ///
+    /// # Errors
+    /// As [`Access::may`].
+    pub async fn among(&self, caller: &Caller, rights: Vec<Right>) -> Result<Vec<Right>, Problem> {
+        let asked = rights.into_iter().map(|right| async move {
+            let allowed = self.may(caller, right.clone()).await?;
+            Ok(allowed.then_some(right))
+        });
+        let answers: Vec<Result<Option<Right>, Problem>> =
+            futures::stream::iter(asked).buffered(AT_ONCE).collect().await;
+        answers.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// Refuses the caller without the right; `what` names the object in the refusal.
+    ///
+    /// # Errors
+    /// 403, or as [`Access::may`].
+    pub async fn require(&self, caller: &Caller, right: Right, what: &str) -> Result<(), Problem> {
+        let (verb, namespace) = (right.verb, right.namespace.clone());
+        match self.may(caller, right).await? {
+            true => Ok(()),
+            false => Err(Problem::forbidden(&caller.user, verb, what, &namespace)),
+        }
+    }
+
+    async fn ask(&self, caller: &Caller, right: &Right) -> Result<bool, Problem> {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let is_path = right.resource.starts_with('/');
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(caller.user.clone()),
+                uid: caller.uid.clone(),
+                groups: Some(caller.groups.clone()),
+                extra: Some(caller.extra.clone()).filter(|extra| !extra.is_empty()),
+                resource_attributes: (!is_path).then(|| ResourceAttributes {
+                    verb: some(right.verb),
+                    group: some(right.group),
+                    resource: some(right.resource),
+                    subresource: some(right.subresource),
+                    namespace: some(&right.namespace),
+                    ..ResourceAttributes::default()
+                }),
+                non_resource_attributes: is_path
+                    .then(|| NonResourceAttributes { verb: some(right.verb), path: some(right.resource) }),
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = Api::all(self.reviewer.clone());
+        let reviewed = api.create(&PostParams::default(), &review).await.map_err(|error| {
+            tracing::warn!(%error, "cannot review a permission");
+            Problem::unavailable("the cluster cannot check permissions now")
+        })?;
+        Ok(reviewed.status.is_some_and(|status| status.allowed))
+    }
+}

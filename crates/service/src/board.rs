@@ -1,0 +1,288 @@
+//! The rows of all jobs, as last seen, and the latest changes of them.
+//!
+//! Rows come from the watches; each is computed and written as JSON once, however many requests show it. A reader of
+//! the changes remembers only a position: one that falls behind gets the newest state of each job that changed, or, if
+//! the history no longer reaches back, is told to start again. So slow readers cost nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use jobs::Kind;
+use kube::api::DynamicObject;
+use tokio::sync::watch;
+
+use crate::contract::JobRow;
+use crate::row;
+
+/// The most changes remembered.
+const HISTORY: usize = 16_384;
+
+/// Which job.
+pub type Key = (Kind, String, String);
+/// The place of a job in the order of age: newest first, then by namespace, name and kind.
+pub type AgeKey = (Reverse<Option<Timestamp>>, String, String, Kind);
+
+/// A job's row, ready to be shown.
+#[derive(Debug, PartialEq)]
+pub struct Entry {
+    /// The kind.
+    pub kind: Kind,
+    /// The row.
+    pub row: JobRow,
+    /// The row in JSON.
+    pub json: Bytes,
+    /// The job's labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// All texts that a search looks into, in lower case.
+    pub search: String,
+}
+
+impl Entry {
+    /// Computes it from a job.
+    pub fn of(object: &DynamicObject) -> Self {
+        let row = row::row(object);
+        let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
+        let search = texts.map(|text| text.to_lowercase()).join("\n");
+        Self {
+            kind: Kind::of(object),
+            json: serde_json::to_vec(&row).unwrap_or_default().into(),
+            labels: row::labels(object),
+            created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            search,
+            row,
+        }
+    }
+
+    /// Which job it is.
+    pub fn key(&self) -> Key {
+        (self.kind, self.row.namespace.clone(), self.row.name.clone())
+    }
+
+    /// Its place in the order of age.
+    pub fn age_key(&self) -> AgeKey {
+        (Reverse(self.created), self.row.namespace.clone(), self.row.name.clone(), self.kind)
+    }
+}
+
+/// A change: the job's new entry, or `None` if it is gone.
+#[derive(Clone, Debug)]
+struct Change {
+    sequence: u64,
+    key: Key,
+    entry: Option<Arc<Entry>>,
+}
+
+#[derive(Default)]
+struct State {
+    by_key: BTreeMap<Key, Arc<Entry>>,
+    by_age: BTreeMap<AgeKey, Arc<Entry>>,
+    /// The number of jobs in each namespace, by kind.
+    namespaces: BTreeMap<(Kind, String), usize>,
+    sequence: u64,
+    changes: VecDeque<Change>,
+}
+
+/// The newest state of each job that changed, and the position after these changes.
+pub type Changes = (u64, BTreeMap<Key, Option<Arc<Entry>>>);
+
+/// The rows and their changes.
+pub struct Board {
+    state: RwLock<State>,
+    moved: watch::Sender<u64>,
+    /// Distinguishes positions of this process from those of another.
+    epoch: String,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        let epoch = uuid::Uuid::new_v4().simple().to_string();
+        Self {
+            state: RwLock::default(),
+            moved: watch::Sender::new(0),
+            epoch: epoch.get(..8).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl Board {
+    /// Takes in a job's entry.
+    pub fn put(&self, entry: Arc<Entry>) {
+        let key = entry.key();
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let before = state.by_key.insert(key.clone(), entry.clone());
+        if before.as_ref().is_some_and(|before| *before == entry) {
+            return;
+        }
+        match before {
+            Some(before) => {
+                state.by_age.remove(&before.age_key());
+            }
+            None => *state.namespaces.entry((key.0, key.1.clone())).or_default() += 1,
+        }
+        state.by_age.insert(entry.age_key(), entry.clone());
+        self.note(&mut state, key, Some(entry));
+    }
+
+    /// Removes a job.
+    pub fn remove(&self, key: &Key) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = state.by_key.remove(key) else { return };
+        state.by_age.remove(&entry.age_key());
+        let place = (key.0, key.1.clone());
+        if let Some(jobs) = state.namespaces.get_mut(&place) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                state.namespaces.remove(&place);
+            }
+        }
+        self.note(&mut state, key.clone(), None);
+    }
+
+    fn note(&self, state: &mut State, key: Key, entry: Option<Arc<Entry>>) {
+        state.sequence += 1;
+        let sequence = state.sequence;
+        if state.changes.len() == HISTORY {
+            state.changes.pop_front();
+        }
+        state.changes.push_back(Change { sequence, key, entry });
+        self.moved.send_replace(sequence);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of jobs.
+    pub fn len(&self) -> usize {
+        self.read().by_key.len()
+    }
+
+    /// Returns the namespaces with jobs, by kind.
+    pub fn namespaces(&self) -> Vec<(Kind, String)> {
+        self.read().namespaces.keys().cloned().collect()
+    }
+
+    /// Visits jobs from the newest to the oldest, those after a place if one is given, until `visit` returns `false`.
+    pub fn by_age(&self, after: Option<&AgeKey>, mut visit: impl FnMut(&Arc<Entry>) -> bool) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        for entry in self.read().by_age.range::<AgeKey, _>((from, Bound::Unbounded)).map(|(_, entry)| entry) {
+            if !visit(entry) {
+                return;
+            }
+        }
+    }
+
+    /// Returns the jobs that `wanted` selects, newest first, and the position of the changes at that moment.
+    pub fn snapshot(&self, wanted: impl Fn(&Entry) -> bool) -> (u64, Vec<Arc<Entry>>) {
+        let state = self.read();
+        let found = state.by_age.values().filter(|entry| wanted(entry)).cloned().collect();
+        (state.sequence, found)
+    }
+
+    /// Returns what changed after a position; `None` if the history no longer reaches back to it.
+    pub fn changes(&self, after: u64) -> Option<Changes> {
+        let state = self.read();
+        let oldest = state.changes.front().map_or(state.sequence + 1, |change| change.sequence);
+        if after + 1 < oldest || after > state.sequence {
+            return None;
+        }
+        let start = usize::try_from(after + 1 - oldest).ok()?;
+        let newest = state.changes.range(start..).map(|change| (change.key.clone(), change.entry.clone()));
+        Some((state.sequence, newest.collect()))
+    }
+
+    /// Returns a receiver that is marked as changed at each change.
+    pub fn moved(&self) -> watch::Receiver<u64> {
+        self.moved.subscribe()
+    }
+
+    /// Writes a position as the identifier of an event.
+    pub fn event_id(&self, position: u64) -> String {
+        format!("{}-{position}", self.epoch)
+    }
+
+    /// Reads the identifier of an event; `None` if it is of another process or no identifier.
+    pub fn position(&self, id: &str) -> Option<u64> {
+        let (epoch, position) = id.split_once('-')?;
+        (epoch == self.epoch).then(|| position.parse().ok()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(name: &str, second: u32, phase: &str) -> Arc<Entry> {
+        let object = json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": { "name": name, "namespace": "team",
+                "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z") },
+            "spec": {}, "status": { "phase": phase } });
+        Arc::new(Entry::of(&serde_json::from_value(object).unwrap()))
+    }
+
+    fn names(board: &Board) -> Vec<String> {
+        let mut names = Vec::new();
+        board.by_age(None, |entry| {
+            names.push(entry.row.name.clone());
+            true
+        });
+        names
+    }
+
+    #[test]
+    fn jobs_are_in_the_order_of_age_and_gone_once_removed() {
+        let board = Board::default();
+        for (name, second) in [("old", 1), ("new", 3), ("middle", 2)] {
+            board.put(entry(name, second, "Running"));
+        }
+        assert_eq!(names(&board), ["new", "middle", "old"]);
+        board.remove(&entry("middle", 2, "Running").key());
+        assert_eq!(names(&board), ["new", "old"]);
+        assert_eq!(board.namespaces(), [(Kind::MpiJob, "team".to_owned())]);
+    }
+
+    #[test]
+    fn a_reader_that_falls_behind_gets_the_newest_state_of_each_job() {
+        let board = Board::default();
+        board.put(entry("a", 1, "Pending"));
+        let (position, _) = board.snapshot(|_| true);
+        for phase in ["Running", "Running", "Succeeded"] {
+            board.put(entry("a", 1, phase));
+        }
+        board.put(entry("b", 2, "Pending"));
+        let (position, changes) = board.changes(position).unwrap();
+        let phases: Vec<_> =
+            changes.values().map(|entry| entry.as_ref().unwrap().row.phase.clone()).collect();
+        assert_eq!(phases, ["Succeeded", "Pending"]);
+        assert_eq!(position, 4, "an update that changes nothing that is shown is no change");
+        assert!(board.changes(position).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn a_position_beyond_the_history_starts_again() {
+        let board = Board::default();
+        for second in 0..=HISTORY {
+            let phase = if second % 2 == 0 { "Pending" } else { "Running" };
+            board.put(entry("a", 1, phase));
+        }
+        assert!(board.changes(0).is_none());
+        assert!(board.changes(1).is_some());
+        assert!(board.changes(u64::MAX - 1).is_none(), "a position that has not been reached");
+    }
+
+    #[test]
+    fn identifiers_of_another_process_are_not_positions() {
+        let (one, other) = (Board::default(), Board::default());
+        assert_eq!(one.position(&one.event_id(7)), Some(7));
+        assert_eq!(one.position(&other.event_id(7)), None);
+        assert_eq!(one.position("x"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! The steps of every call, whichever protocol it came over: who calls, how often, whether the caller may, then the
+//! method. Streams go through the same steps again while they run.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, Stream, StreamExt};
+use http::{HeaderMap, StatusCode};
+use jobs::Kind;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::access::Right;
+use crate::contract::{Addressed, Method};
+use crate::filter;
+use crate::identity::Caller;
+use crate::limits::Place;
+use crate::metrics::Open;
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// How long a call may take until it is answered, or its stream begins.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest name of a namespace or job.
+const LONGEST_NAME: usize = 253;
+
+/// Runs a method that answers once.
+///
+/// # Errors
+/// What the steps before the method refuse, or the method's own problem.
+pub async fn unary<Q, A, F, R>(
+    service: &Arc<Service>,
+    method: &'static Method,
+    headers: &HeaderMap,
+    request: Q,
+    run: F,
+) -> Result<A, Problem>
+where
+    Q: Addressed,
+    F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
+    R: Future<Output = Result<A, Problem>>,
+{
+    measured(service, method, async {
+        let caller = service.identity.of(headers).await?;
+        service.limits.request(&caller.user)?;
+        permitted(service, &caller, method, &Address::of(&request)?).await?;
+        run(service.clone(), caller, request).await
+    })
+    .await
+}
+
+/// Runs a method that answers with a stream.
+///
+/// # Errors
+/// As [`unary`]; afterwards, problems are items of the stream, and each is its last.
+pub async fn stream<Q, A, S, F, R>(
+    service: &Arc<Service>,
+    method: &'static Method,
+    headers: &HeaderMap,
+    request: Q,
+    run: F,
+) -> Result<BoxStream<'static, Result<A, Problem>>, Problem>
+where
+    Q: Addressed,
+    A: Send + 'static,
+    S: Stream<Item = Result<A, Problem>> + Send + 'static,
+    F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
+    R: Future<Output = Result<S, Problem>>,
+{
+    measured(service, method, async {
+        let caller = service.identity.of(headers).await?;
+        service.limits.request(&caller.user)?;
+        let place = service.limits.stream(&caller.user)?;
+        let address = Address::of(&request)?;
+        permitted(service, &caller, method, &address).await?;
+        let items = run(service.clone(), caller.clone(), request).await?.boxed();
+        let guard = Guard {
+            recheck: every(service.settings.recheck),
+            open: service.metrics.stream(method.name),
+            service: service.clone(),
+            caller,
+            method,
+            address,
+            place,
+        };
+        Ok(guarded(items, guard).boxed())
+    })
+    .await
+}
+
+async fn measured<T>(
+    service: &Service,
+    method: &'static Method,
+    work: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    let begun = Instant::now();
+    let outcome = tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| {
+        let message = format!("the cluster did not answer within {} s", PATIENCE.as_secs());
+        Err(Problem { status: StatusCode::GATEWAY_TIMEOUT, ..Problem::unavailable(message) })
+    });
+    let status = outcome.as_ref().err().map_or(StatusCode::OK, |problem| problem.status);
+    service.metrics.called(method.name, status.as_u16(), begun.elapsed());
+    outcome
+}
+
+/// What a request is about.
+struct Address {
+    namespace: String,
+    kinds: Vec<Kind>,
+}
+
+impl Address {
+    /// Reads it. Names become parts of paths of requests to the cluster, so only proper ones pass.
+    fn of(request: &impl Addressed) -> Result<Self, Problem> {
+        let namespace = request.namespace();
+        if !namespace.is_empty() {
+            proper("namespace", namespace)?;
+        }
+        if let Some(name) = request.name() {
+            proper("name", name)?;
+        }
+        let kinds: Result<Vec<Kind>, Problem> = request.kinds().into_iter().map(filter::kind).collect();
+        Ok(Self { namespace: namespace.to_owned(), kinds: kinds? })
+    }
+}
+
+/// Checks a name as Kubernetes does (RFC 1123 subdomain).
+pub fn proper(field: &str, name: &str) -> Result<(), Problem> {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    let is_proper = bytes.len() <= LONGEST_NAME
+        && bytes.iter().copied().all(good)
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && !name.contains("..");
+    if is_proper {
+        return Ok(());
+    }
+    let fault = format!("\"{}\" is not a name", name.chars().take(40).collect::<String>().escape_debug());
+    Err(Problem::invalid(field, fault, "use lower-case letters, digits and -, at most 253"))
+}
+
+/// Checks the permission that the contract declares for the method.
+async fn permitted(
+    service: &Service,
+    caller: &Caller,
+    method: &Method,
+    address: &Address,
+) -> Result<(), Problem> {
+    if method.access_verb.is_empty() {
+        return Ok(());
+    }
+    if address.namespace.is_empty() {
+        return Err(Problem::invalid("namespace", "is missing", "name the namespace"));
+    }
+    if method.access_resource != "jobs" {
+        let right = Right::on(method.access_verb, method.access_resource, &address.namespace);
+        return service.access.require(caller, right, method.access_resource).await;
+    }
+    for kind in &address.kinds {
+        let right = Right::on_jobs(method.access_verb, *kind, &address.namespace);
+        service.access.require(caller, right, kind.names()).await?;
+    }
+    Ok(())
+}
+
+/// What is checked while a stream runs.
+struct Guard {
+    service: Arc<Service>,
+    caller: Arc<Caller>,
+    method: &'static Method,
+    address: Address,
+    recheck: Interval,
+    #[expect(dead_code, reason = "counts the stream until it is dropped")]
+    open: Open,
+    #[expect(dead_code, reason = "holds the user's place until it is dropped")]
+    place: Place,
+}
+
+impl Guard {
+    async fn check(&self) -> Result<(), Problem> {
+        let caller = self.service.identity.again(&self.caller).await?;
+        permitted(&self.service, &caller, self.method, &self.address).await
+    }
+}
+
+/// Passes items on while the caller's token and permissions hold and the service runs.
+fn guarded<A: Send + 'static>(
+    items: BoxStream<'static, Result<A, Problem>>,
+    guard: Guard,
+) -> impl Stream<Item = Result<A, Problem>> {
+    futures::stream::unfold(Some((items, guard)), |state| async move {
+        let (mut items, mut guard) = state?;
+        let stop = guard.service.stop.clone();
+        loop {
+            tokio::select! {
+                // A client that has not read for a while gets nothing before it is checked.
+                biased;
+                () = stop.cancelled() => {
+                    return Some((Err(Problem::unavailable("the service stops; connect again")), None));
+                }
+                _ = guard.recheck.tick() => match guard.check().await {
+                    // The cluster may be away for a moment; the last decision holds until it is back.
+                    Err(problem) if problem.status != StatusCode::SERVICE_UNAVAILABLE => {
+                        return Some((Err(problem), None));
+                    }
+                    _ => {}
+                },
+                item = items.next() => return match item? {
+                    Ok(item) => Some((Ok(item), Some((items, guard)))),
+                    Err(problem) => Some((Err(problem), None)),
+                },
+            }
+        }
+    })
+}
+
+/// An interval whose first tick is not at once.
+pub fn every(period: Duration) -> Interval {
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_leave_their_path_are_refused() {
+        for name in ["a", "team-cv", "a.b", "x1"] {
+            assert!(proper("name", name).is_ok(), "{name}");
+        }
+        for name in ["", "..", "a/b", "a..b", "A", "-a", "a?x", "a%2fb", "a#", "ä", &"a".repeat(254)] {
+            assert!(proper("name", name).is_err(), "{name}");
+        }
+    }
+}

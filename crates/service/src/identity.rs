@@ -1,0 +1,215 @@
+//! Who calls: the bearer token of a request, reviewed by the cluster.
+//!
+//! The input is a request's headers, the output a [`Caller`] with a client that sends the caller's own token. Positive
+//! answers are kept for [`KNOWN_FOR`], negative ones for [`UNKNOWN_FOR`]; tokens themselves are kept nowhere but in the
+//! caller's client.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Request, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use kube::client::Body;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::problem::Problem;
+
+/// How long an accepted token is not reviewed again.
+pub const KNOWN_FOR: Duration = Duration::from_secs(10);
+/// How long a refused token is not reviewed again.
+const UNKNOWN_FOR: Duration = Duration::from_secs(2);
+/// The most tokens remembered.
+const MOST_TOKENS: usize = 4096;
+/// The most reviews in progress, so that guesses do not flood the cluster.
+const REVIEWS: usize = 32;
+/// The longest token: larger ones are not reviewed.
+const LONGEST_TOKEN: usize = 16 << 10;
+
+/// The digest of a token, or of an identity.
+pub type Digest = [u8; 32];
+
+/// An authenticated caller.
+pub struct Caller {
+    /// The user name.
+    pub user: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// The UID of the user, if the cluster has one.
+    pub uid: Option<String>,
+    /// What else the cluster knows about the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+    /// Identifies everything that permissions depend on.
+    pub id: Digest,
+    /// A client that acts as the caller.
+    pub client: Client,
+    authorization: HeaderValue,
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Authenticates callers.
+pub struct Identity {
+    /// A client as the service's own account.
+    reviewer: Client,
+    /// A client without credentials.
+    nobody: Client,
+    /// The accepted audiences; empty for the API server's own.
+    audiences: Vec<String>,
+    known: Mutex<Known>,
+    reviews: Semaphore,
+}
+
+#[derive(Default)]
+struct Known {
+    answers: HashMap<Digest, (Instant, Option<Arc<Caller>>)>,
+    /// In the order in which they came, which is about that in which they expire.
+    order: VecDeque<Digest>,
+}
+
+impl Identity {
+    /// Creates it from two clients: one as the service's own account, one without credentials.
+    pub fn new(reviewer: Client, nobody: Client, audiences: Vec<String>) -> Self {
+        Self { reviewer, nobody, audiences, known: Mutex::default(), reviews: Semaphore::new(REVIEWS) }
+    }
+
+    /// Returns the caller of a request.
+    ///
+    /// # Errors
+    /// 401 without a valid token, 503 if the cluster does not answer.
+    pub async fn of(&self, headers: &HeaderMap) -> Result<Arc<Caller>, Problem> {
+        let mut sent = headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(authorization), None) = (sent.next(), sent.next()) else {
+            return Err(Problem::unauthenticated("the request has no bearer token"));
+        };
+        self.caller(authorization).await
+    }
+
+    /// Checks again whether a caller's token is valid.
+    ///
+    /// # Errors
+    /// As [`Identity::of`].
+    pub async fn again(&self, caller: &Caller) -> Result<Arc<Caller>, Problem> {
+        self.caller(&caller.authorization).await
+    }
+
+    async fn caller(&self, authorization: &HeaderValue) -> Result<Arc<Caller>, Problem> {
+        let refused =
+            || Problem::unauthenticated("the bearer token is invalid, expired or meant for another audience");
+        let token = bearer(authorization).filter(|token| token.len() <= LONGEST_TOKEN).ok_or_else(refused)?;
+        let digest: Digest = Sha256::digest(token).into();
+        if let Some(answer) = self.recall(&digest) {
+            return answer.ok_or_else(refused);
+        }
+        let caller = self.review(token, authorization).await?;
+        self.remember(digest, caller.clone());
+        caller.ok_or_else(refused)
+    }
+
+    fn recall(&self, digest: &Digest) -> Option<Option<Arc<Caller>>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, caller) = known.answers.get(digest)?;
+        (Instant::now() < *until).then(|| caller.clone())
+    }
+
+    fn remember(&self, digest: Digest, caller: Option<Arc<Caller>>) {
+        let until = Instant::now() + if caller.is_some() { KNOWN_FOR } else { UNKNOWN_FOR };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.answers.insert(digest, (until, caller)).is_none() {
+            known.order.push_back(digest);
+        }
+        let now = Instant::now();
+        while let Some(oldest) = known.order.front().copied() {
+            let expired = known.answers.get(&oldest).is_none_or(|(until, _)| *until <= now);
+            if !expired && known.order.len() <= MOST_TOKENS {
+                break;
+            }
+            known.order.pop_front();
+            known.answers.remove(&oldest);
+        }
+    }
+
+    async fn review(&self, token: &str, authorization: &HeaderValue) -> Result<Option<Arc<Caller>>, Problem> {
+        let _turn = self.reviews.acquire().await;
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: token.to_owned(),
+                audiences: Some(self.audiences.clone()).filter(|audiences| !audiences.is_empty()),
+            },
+            ..TokenReview::default()
+        };
+        let api: Api<TokenReview> = Api::all(self.reviewer.clone());
+        let reviewed = api.create(&PostParams::default(), &review).await.map_err(|error| {
+            tracing::warn!(%error, "cannot review a token");
+            Problem::unavailable("the cluster cannot check the bearer token now")
+        })?;
+        let status = reviewed.status.unwrap_or_default();
+        let meant = self.audiences.is_empty()
+            || status.audiences.iter().flatten().any(|audience| self.audiences.contains(audience));
+        let user = status.user.filter(|_| status.authenticated == Some(true) && meant);
+        Ok(user.map(|user| Arc::new(self.known_as(user, authorization))))
+    }
+
+    fn known_as(&self, user: UserInfo, authorization: &HeaderValue) -> Caller {
+        let name = user.username.unwrap_or_default();
+        let groups = user.groups.unwrap_or_default();
+        let extra = user.extra.unwrap_or_default();
+        let mut digest = Sha256::new();
+        // Debug output delimits texts, so that different identities cannot have the same.
+        digest.update(format!("{:?}", (&name, &user.uid, &groups, &extra)));
+        let mut authorization = authorization.clone();
+        authorization.set_sensitive(true);
+        Caller {
+            client: acting(&self.nobody, &authorization),
+            id: digest.finalize().into(),
+            user: name,
+            groups,
+            uid: user.uid,
+            extra,
+            authorization,
+        }
+    }
+}
+
+/// Returns a client that adds the caller's token to each request.
+fn acting(nobody: &Client, authorization: &HeaderValue) -> Client {
+    let (nobody, authorization) = (nobody.clone(), authorization.clone());
+    let namespace = nobody.default_namespace().to_owned();
+    let send = tower::service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
+        let nobody = nobody.clone();
+        async move { nobody.send(request).await }
+    });
+    Client::new(send, namespace)
+}
+
+/// The token of a bearer authorization (RFC 6750).
+fn bearer(authorization: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = authorization.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bearer_tokens_are_read() {
+        let of = |text: &'static str| bearer(&HeaderValue::from_static(text)).map(str::to_owned);
+        assert_eq!(of("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(of("bearer  abc ").as_deref(), Some("abc"));
+        for other in ["abc", "Basic abc", "Bearer ", "Bearer"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! How often and how much one user may ask: a token bucket for requests, and a number of open streams.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use crate::problem::Problem;
+
+/// The most users remembered. Beyond it, those whose bucket is full are forgotten, which changes nothing for them.
+const MOST_USERS: usize = 10_000;
+
+/// Limits for each user.
+pub struct Limits {
+    /// Requests a second, in the long run.
+    rate: f64,
+    /// Requests at once.
+    burst: f64,
+    /// Open streams.
+    streams: usize,
+    users: Mutex<HashMap<String, Bucket>>,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+    streams: usize,
+}
+
+/// An open stream; dropping it gives its place back.
+pub struct Place {
+    limits: Arc<Limits>,
+    user: String,
+}
+
+impl Limits {
+    /// Creates the limits.
+    pub fn new(rate: u32, burst: u32, streams: usize) -> Self {
+        Self {
+            rate: f64::from(rate.max(1)),
+            burst: f64::from(burst.max(1)),
+            streams,
+            users: Mutex::default(),
+        }
+    }
+
+    /// Counts a request.
+    ///
+    /// # Errors
+    /// 429, with the time after which to try again.
+    pub fn request(&self, user: &str) -> Result<(), Problem> {
+        let now = Instant::now();
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = self.bucket(&mut users, user, now);
+        if bucket.left >= 1.0 {
+            bucket.left -= 1.0;
+            return Ok(());
+        }
+        let wait = Duration::from_secs_f64((1.0 - bucket.left) / self.rate);
+        let message = format!("User '{user}' sends more than {} requests a second", self.rate);
+        Err(too_many(message, wait))
+    }
+
+    /// Takes the place of a stream.
+    ///
+    /// # Errors
+    /// 429 if the user has too many.
+    pub fn stream(self: &Arc<Self>, user: &str) -> Result<Place, Problem> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = self.bucket(&mut users, user, Instant::now());
+        if bucket.streams >= self.streams {
+            let message = format!("User '{user}' has {} open streams, the most there may be", self.streams);
+            return Err(too_many(message, Duration::from_secs(10)));
+        }
+        bucket.streams += 1;
+        Ok(Place { limits: self.clone(), user: user.to_owned() })
+    }
+
+    fn bucket<'u>(&self, users: &'u mut HashMap<String, Bucket>, user: &str, now: Instant) -> &'u mut Bucket {
+        let filled = |bucket: &Bucket| {
+            (bucket.left + now.duration_since(bucket.at).as_secs_f64() * self.rate).min(self.burst)
+        };
+        if users.len() >= MOST_USERS && !users.contains_key(user) {
+            users.retain(|_, bucket| bucket.streams > 0 || filled(bucket) < self.burst);
+        }
+        let bucket = users.entry(user.to_owned()).or_insert(Bucket { left: self.burst, at: now, streams: 0 });
+        (bucket.left, bucket.at) = (filled(bucket), now);
+        bucket
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut users = self.limits.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = users.get_mut(&self.user) {
+            bucket.streams = bucket.streams.saturating_sub(1);
+        }
+    }
+}
+
+fn too_many(message: String, wait: Duration) -> Problem {
+    let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+        .hint("wait as long as Retry-After says; for live data, use the stream");
+    problem.retry_after = Some(wait);
+    problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_user_beyond_the_limit_waits_and_others_do_not() {
+        let limits = Limits::new(1, 2, 1);
+        assert!(limits.request("jane").is_ok() && limits.request("jane").is_ok());
+        let refused = limits.request("jane").unwrap_err();
+        assert_eq!(refused.status, 429);
+        assert!(refused.retry_after.unwrap() <= Duration::from_secs(1));
+        assert!(limits.request("joe").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_closed_stream_makes_room_for_another() {
+        let limits = Arc::new(Limits::new(1, 1, 1));
+        let place = limits.stream("jane").unwrap();
+        assert!(limits.stream("jane").is_err());
+        drop(place);
+        assert!(limits.stream("jane").is_ok());
+    }
+}

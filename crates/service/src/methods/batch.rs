@@ -1,0 +1,142 @@
+//! Deletes, suspends or resumes several jobs, each with its own result.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use jobs::Kind;
+use jobs::delete::{self, Manner};
+
+use super::suspension;
+use super::visible::Visible;
+use crate::access::Right;
+use crate::call::proper;
+use crate::contract::{BatchJobsRequest, BatchJobsResponse, BatchResult, JobRef};
+use crate::filter::{self, Filter, Sent};
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::row::count;
+use crate::service::Service;
+
+/// The most jobs in a batch.
+const MOST_JOBS: usize = 1_000;
+/// The number of jobs that are changed at once.
+const AT_ONCE: usize = 8;
+
+/// What to do with each job.
+#[derive(Clone, Copy)]
+enum Action {
+    Delete,
+    Suspend,
+    Resume,
+}
+
+/// Changes several jobs.
+pub async fn batch_jobs(
+    service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: BatchJobsRequest,
+) -> Result<BatchJobsResponse, Problem> {
+    let (action, verb) = match request.action.as_str() {
+        "delete" => (Action::Delete, "delete"),
+        "suspend" => (Action::Suspend, "patch"),
+        "resume" => (Action::Resume, "patch"),
+        other => {
+            let shown: String = other.chars().take(40).collect();
+            let fault = format!("\"{}\" is not an action", shown.escape_debug());
+            return Err(Problem::invalid("action", fault, "use delete, suspend or resume"));
+        }
+    };
+    let mpijobs = ["mpijob".to_owned()];
+    let kinds = if request.kind.is_empty() { &mpijobs[..] } else { &request.kind };
+    let filter = Filter::read(&Sent {
+        namespace: &request.namespace,
+        kinds,
+        phases: &request.phase,
+        owner: &request.owner,
+        since: &request.since,
+        until: &request.until,
+        text: &request.q,
+        labels: &request.labels,
+    })?;
+    for kind in &filter.kinds {
+        let right = Right::on_jobs(verb, *kind, &request.namespace);
+        service.access.require(&caller, right, kind.names()).await?;
+    }
+    let jobs = selected(&service, &caller, &request, &filter).await?;
+    let results = stream::iter(jobs).map(|job| {
+        let (service, caller) = (&service, &caller);
+        async move {
+            if request.dry_run {
+                return BatchResult { job: Some(job), outcome: "selected".to_owned(), problem: None };
+            }
+            let outcome = change(service, caller, &job, action).await;
+            let (outcome, problem) = match outcome {
+                Ok(true) => ("done", None),
+                Ok(false) => ("unchanged", None),
+                Err(problem) => ("failed", Some(problem.message())),
+            };
+            BatchResult { job: Some(job), outcome: outcome.to_owned(), problem }
+        }
+    });
+    let results: Vec<BatchResult> = results.buffered(AT_ONCE).collect().await;
+    let failed = count(results.iter().filter(|result| result.problem.is_some()).count());
+    Ok(BatchJobsResponse { results, failed })
+}
+
+/// The jobs named, or those that match. A filter that selects everything is no selection: whoever wants to delete all
+/// jobs of a namespace names them.
+async fn selected(
+    service: &Service,
+    caller: &Caller,
+    request: &BatchJobsRequest,
+    filter: &Filter,
+) -> Result<Vec<JobRef>, Problem> {
+    let job = |kind: Kind, name: &str| JobRef {
+        kind: kind.name().to_owned(),
+        namespace: request.namespace.clone(),
+        name: name.to_owned(),
+    };
+    let too_many = |field: &str, jobs: usize| {
+        Problem::invalid(field, format!("selects {jobs} jobs"), format!("select at most {MOST_JOBS}"))
+    };
+    if request.names.is_empty() && !filter.is_narrow() {
+        return Err(Problem::invalid("names", "is missing", "name the jobs, or select some by a filter"));
+    }
+    if request.names.len() > MOST_JOBS {
+        return Err(too_many("names", request.names.len()));
+    }
+    if !request.names.is_empty() && !filter.is_narrow() {
+        let [kind] = filter.kinds[..] else {
+            return Err(Problem::invalid("kind", "is not one kind", "name jobs of one kind"));
+        };
+        for name in &request.names {
+            proper("names", name)?;
+        }
+        return Ok(request.names.iter().map(|name| job(kind, name)).collect());
+    }
+    let visible = Visible::of(service, caller, filter).await?;
+    let is_named = |name: &String| request.names.is_empty() || request.names.contains(name);
+    let (_, found) = service
+        .board
+        .snapshot(|entry| filter.selects(entry) && visible.shows_job(entry) && is_named(&entry.row.name));
+    if found.len() > MOST_JOBS {
+        return Err(too_many("", found.len()));
+    }
+    let mut jobs: Vec<JobRef> = found.iter().map(|entry| job(entry.kind, &entry.row.name)).collect();
+    jobs.sort_by(|a, b| (&a.name, &a.kind).cmp(&(&b.name, &b.kind)));
+    Ok(jobs)
+}
+
+/// Changes one job; returns whether it was different before.
+async fn change(service: &Service, caller: &Caller, job: &JobRef, action: Action) -> Result<bool, Problem> {
+    let of = [job.kind.as_str(), &job.namespace, &job.name];
+    match action {
+        Action::Delete => {
+            let kind = filter::kind(&job.kind)?;
+            delete::delete(&caller.client, kind, &job.namespace, &job.name, Manner::default()).await?;
+            Ok(true)
+        }
+        Action::Suspend => suspension::set(service, caller, of, true).await.map(|(_, changed)| changed),
+        Action::Resume => suspension::set(service, caller, of, false).await.map(|(_, changed)| changed),
+    }
+}

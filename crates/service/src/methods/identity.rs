@@ -1,0 +1,34 @@
+//! Who the caller is, and what the caller may do.
+
+use std::sync::Arc;
+
+use jobs::preflight;
+
+use crate::contract::{GetIdentityRequest, Identity, Permission};
+use crate::filter::kind;
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// Returns the caller.
+pub async fn get_identity(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: GetIdentityRequest,
+) -> Result<Identity, Problem> {
+    let kind = kind(&request.kind)?;
+    let rights = match request.namespace.as_str() {
+        "" => Vec::new(),
+        namespace => preflight::rights(&caller.client, kind, namespace).await?,
+    };
+    let permissions = rights.into_iter().map(|right| Permission {
+        verb: right.verb,
+        resource: right.what,
+        allowed: right.allowed,
+    });
+    Ok(Identity {
+        user: caller.user.clone(),
+        groups: caller.groups.clone(),
+        permissions: permissions.collect(),
+    })
+}

@@ -1,0 +1,180 @@
+//! One job: get, delete, export, its events; and several jobs compared.
+
+use std::sync::Arc;
+
+use api::JobCondition;
+use jiff::Timestamp;
+use jobs::delete::Manner;
+use jobs::describe::{self, EventView, PodView};
+use jobs::{compare, delete, events, export, list, view};
+
+use super::source::yaml;
+use crate::call::proper;
+use crate::contract::{
+    CompareJobsRequest, CompareJobsResponse, Compared, Condition, DeleteJobRequest, DeleteJobResponse, Event,
+    ExportJobRequest, ExportJobResponse, Failure, GetJobRequest, Job, JobRef, ListEventsRequest,
+    ListEventsResponse, Pod,
+};
+use crate::filter::kind;
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::row::{count, row, time};
+use crate::service::Service;
+
+/// The most jobs to compare.
+const MOST_COMPARED: usize = 10;
+
+/// Gets a job.
+pub async fn get_job(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: GetJobRequest,
+) -> Result<Job, Problem> {
+    let kind = kind(&request.kind)?;
+    let found = describe::describe(&caller.client, kind, &request.namespace, &request.name).await?;
+    let status = view::in_our_words(&found.object).status.unwrap_or_default();
+    Ok(Job {
+        row: Some(row(&found.object)),
+        manifest: yaml(&export::manifest(&found.object)),
+        conditions: status.conditions.iter().map(condition).collect(),
+        pods: found.pods.iter().map(pod).collect(),
+        failure: status.failure.map(failure),
+        unread: found.unread,
+        attempts: count(status.attempts.len()),
+    })
+}
+
+fn condition(condition: &JobCondition) -> Condition {
+    Condition {
+        r#type: condition.type_.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone().unwrap_or_default(),
+        message: condition.message.clone().unwrap_or_default(),
+        since: time(condition.last_transition_time.as_ref().map(|time| time.0)),
+    }
+}
+
+fn pod(pod: &PodView) -> Pod {
+    let role = match pod.role.as_str() {
+        "launcher" => "Launcher",
+        "worker" => "Worker",
+        other => other,
+    };
+    Pod {
+        name: pod.name.clone(),
+        role: role.to_owned(),
+        index: pod.index,
+        state: pod.state.clone(),
+        waits_for: pod.waits_for.clone().unwrap_or_default(),
+        ready: pod.ready,
+        node: pod.node.clone().unwrap_or_default(),
+        restarts: pod.restarts,
+        exit_code: pod.exit_code,
+        created: time(pod.created),
+    }
+}
+
+fn failure(failure: api::Failure) -> Failure {
+    Failure {
+        cause: failure.reason,
+        message: failure.message,
+        suggestion: failure.suggestion.unwrap_or_default(),
+        link: failure.link.unwrap_or_default(),
+        pod: failure.pod.unwrap_or_default(),
+        worker: failure.worker,
+        exit_code: failure.exit_code,
+        evidence: failure.evidence,
+    }
+}
+
+/// Deletes a job.
+pub async fn delete_job(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: DeleteJobRequest,
+) -> Result<DeleteJobResponse, Problem> {
+    let kind = kind(&request.kind)?;
+    let manner = Manner { force: request.force, wait: None };
+    delete::delete(&caller.client, kind, &request.namespace, &request.name, manner).await?;
+    let job = JobRef { kind: kind.name().to_owned(), namespace: request.namespace, name: request.name };
+    Ok(DeleteJobResponse { job: Some(job) })
+}
+
+/// Lists a job's events.
+pub async fn list_events(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: ListEventsRequest,
+) -> Result<ListEventsResponse, Problem> {
+    let kind = kind(&request.kind)?;
+    let found = events::events(&caller.client, kind, &request.namespace, &request.name).await?;
+    Ok(ListEventsResponse { events: found.into_iter().map(event).collect() })
+}
+
+fn event(event: EventView) -> Event {
+    Event {
+        at: time(event.at),
+        r#type: event.kind,
+        reason: event.reason,
+        object: event.object,
+        message: event.message,
+        count: event.count,
+    }
+}
+
+/// Exports a job.
+pub async fn export_job(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: ExportJobRequest,
+) -> Result<ExportJobResponse, Problem> {
+    let kind = kind(&request.kind)?;
+    let write = match request.format.as_str() {
+        "" | "yaml" => yaml,
+        "json" => json,
+        _ => {
+            let shown: String = request.format.chars().take(40).collect();
+            let fault = format!("\"{}\" is not a format", shown.escape_debug());
+            return Err(Problem::invalid("format", fault, "use yaml or json"));
+        }
+    };
+    let job = list::get(&caller.client, kind, &request.namespace, &request.name).await?;
+    let format = if request.format.is_empty() { "yaml".to_owned() } else { request.format };
+    Ok(ExportJobResponse { format, text: write(&export::manifest(&job)) })
+}
+
+fn json(object: &serde_json::Value) -> String {
+    format!("{object:#}\n")
+}
+
+/// Compares jobs.
+pub async fn compare_jobs(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: CompareJobsRequest,
+) -> Result<CompareJobsResponse, Problem> {
+    let kind = kind(&request.kind)?;
+    if !(2..=MOST_COMPARED).contains(&request.names.len()) {
+        let fault = format!("has {} names", request.names.len());
+        return Err(Problem::invalid("names", fault, format!("name 2 to {MOST_COMPARED} jobs")));
+    }
+    let mut found = Vec::new();
+    for name in &request.names {
+        proper("names", name)?;
+        found.push(list::get(&caller.client, kind, &request.namespace, name).await?);
+    }
+    let comparison = compare::jobs(&found, Timestamp::now());
+    let lines = |lines: Vec<compare::Line>| {
+        let line = |line: compare::Line| Compared {
+            field: line.field,
+            values: line.values.into_iter().map(Option::unwrap_or_default).collect(),
+            same: line.same,
+        };
+        lines.into_iter().map(line).collect()
+    };
+    Ok(CompareJobsResponse {
+        columns: comparison.columns,
+        outcome: lines(comparison.outcome),
+        differences: lines(comparison.differences),
+    })
+}

@@ -1,0 +1,107 @@
+//! All paths together: the methods over REST and gRPC, and what is not about jobs: health, metrics, the contract.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::routing::get;
+use futures::FutureExt as _;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use tonic_health::ServingStatus;
+
+use crate::access::Right;
+use crate::adapters;
+use crate::contract::training_server::TrainingServer;
+use crate::contract::{DESCRIPTORS, DOCS, OPENAPI};
+use crate::grpc;
+use crate::problem::Problem;
+use crate::rest::{refuse, respond};
+use crate::service::Service;
+
+/// What the page at `/docs` may load: its own styles.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// Returns the router of everything that the service serves.
+///
+/// # Errors
+/// If the contract's descriptors cannot be read.
+pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server::Error> {
+    let training = TrainingServer::new(grpc::Adapter(service.clone()));
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .build_v1()?;
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let ready = service.clone();
+    tokio::spawn(async move {
+        reporter.set_service_status("training.v1.Training", ServingStatus::NotServing).await;
+        ready.ready().await;
+        reporter.set_service_status("training.v1.Training", ServingStatus::Serving).await;
+    });
+    let metrics = service.clone();
+    let readiness = service.clone();
+    Ok(adapters::routes(service)
+        .route("/healthz", get(|| async { respond(StatusCode::OK, TEXT, "ok\n".into()) }))
+        .route("/readyz", get(move || readyz(readiness.clone())))
+        .route("/metrics", get(move |headers: HeaderMap| show_metrics(metrics.clone(), headers)))
+        .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
+        .route("/docs", get(|| async { docs() }))
+        .route_service("/training.v1.Training/{method}", training)
+        .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
+        .route_service("/grpc.health.v1.Health/{method}", health)
+        .method_not_allowed_fallback(|request: Request| async move { refuse(&wrong_method(&request)) })
+        .fallback(|request: Request| async move { refuse(&no_such_path(&request)) }))
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+async fn readyz(service: Arc<Service>) -> Response<Body> {
+    match service.ready().now_or_never() {
+        Some(()) => respond(StatusCode::OK, TEXT, "ok\n".into()),
+        None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the jobs are not read yet\n".into()),
+    }
+}
+
+async fn show_metrics(service: Arc<Service>, headers: HeaderMap) -> Response<Body> {
+    let allowed = async {
+        let caller = service.identity.of(&headers).await?;
+        match service.access.may(&caller, Right::on_path("/metrics")).await? {
+            true => Ok(()),
+            false => {
+                let message = format!("User '{}' lacks 'get' permission for /metrics", caller.user);
+                Err(Problem::new(StatusCode::FORBIDDEN, "NotAllowed", message).because("Forbidden"))
+            }
+        }
+    };
+    match allowed.await {
+        Ok(()) => {
+            let text = service.metrics.text(service.board.len());
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            respond(StatusCode::OK, kind, text.into())
+        }
+        Err(problem) => refuse(&problem),
+    }
+}
+
+fn docs() -> Response<Body> {
+    let mut page = respond(StatusCode::OK, "text/html; charset=utf-8", DOCS.into());
+    page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    page
+}
+
+fn shown(request: &Request) -> String {
+    request.uri().path().chars().take(100).collect::<String>().escape_debug().to_string()
+}
+
+fn no_such_path(request: &Request) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "NotFound", format!("nothing is at {}", shown(request)))
+        .because("NoSuchPath")
+        .hint("see /docs")
+}
+
+fn wrong_method(request: &Request) -> Problem {
+    let message = format!("{} is not possible at {}", request.method(), shown(request));
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Usage", message)
+        .because("MethodNotAllowed")
+        .hint("see /docs")
+}

@@ -1,0 +1,357 @@
+//! The methods over REST: from path, query and body to a request, from an answer to JSON.
+//!
+//! Nothing that a client sends is trusted: the body is bounded, every name and value is read by the types of the
+//! contract, and what does not fit is a problem that names the field.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tokio::time::Interval;
+
+use crate::call;
+use crate::contract::{Addressed, Answer, Field, FieldKind, Method};
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// The largest body: larger than the largest manifest.
+const MAX_BODY: usize = 4 << 20;
+/// How long a body may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(20);
+/// The most bytes of a stream that are sent at once.
+const CHUNK: usize = 32 << 10;
+/// The content type of problems (RFC 9457).
+const PROBLEM: &str = "application/problem+json";
+/// The header with which a client repeats a creation.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header with which a browser continues a stream.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Calls a method that answers once.
+pub async fn unary<Q, M, A, F, R>(
+    service: &Arc<Service>,
+    method: &'static Method,
+    request: Request,
+    run: F,
+) -> Response<Body>
+where
+    Q: Addressed + DeserializeOwned,
+    A: Answer<M>,
+    F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
+    R: Future<Output = Result<A, Problem>>,
+{
+    let answered = async {
+        let (headers, message) = read(method, request).await?;
+        call::unary(service, method, &headers, message, run).await
+    };
+    match answered.await {
+        Ok(answer) => respond(StatusCode::OK, "application/json", answer.json().into()),
+        Err(problem) => refuse(&problem),
+    }
+}
+
+/// Calls a method that answers with a stream.
+pub async fn stream<Q, M: 'static, A, F, R>(
+    service: &Arc<Service>,
+    method: &'static Method,
+    request: Request,
+    run: F,
+) -> Response<Body>
+where
+    Q: Addressed + DeserializeOwned,
+    A: Answer<M>,
+    F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
+    R: Future<Output = Result<BoxStream<'static, Result<A, Problem>>, Problem>>,
+{
+    let framing = match request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()) {
+        Some(accept) if accept.contains("text/event-stream") => Framing::Events,
+        _ => Framing::Lines,
+    };
+    let answered = async {
+        let (headers, message) = read(method, request).await?;
+        call::stream(service, method, &headers, message, run).await
+    };
+    match answered.await {
+        Ok(items) => {
+            let frames = frames(items, framing, call::every(service.settings.heartbeat));
+            respond(StatusCode::OK, framing.content_type(), Body::from_stream(frames))
+        }
+        Err(problem) => refuse(&problem),
+    }
+}
+
+/// Returns a response that is not kept by caches and whose type is not guessed.
+pub fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Returns a problem as a response.
+pub fn refuse(problem: &Problem) -> Response<Body> {
+    let json = serde_json::to_vec(&problem.message()).unwrap_or_default();
+    let mut response = respond(problem.status, PROBLEM, json.into());
+    if problem.status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(wait) = problem.retry_after {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Reads a request's message from its path, query, headers and body.
+async fn read<Q: DeserializeOwned>(method: &Method, request: Request) -> Result<(HeaderMap, Q), Problem> {
+    let (parts, body) = request.into_parts();
+    let mut message = if method.body { object(method, &parts.headers, body).await? } else { Map::new() };
+    from_query(method, parts.uri.query().unwrap_or_default(), &mut message)?;
+    from_header(method, &parts.headers, IDEMPOTENCY_KEY, "idempotencyKey", &mut message)?;
+    from_header(method, &parts.headers, LAST_EVENT_ID, "lastEventId", &mut message)?;
+    from_path(method, parts.uri.path(), &mut message)?;
+    message.retain(|_, value| !value.is_null());
+    let message = serde_path_to_error::deserialize(Value::Object(message)).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { "" } else { &path };
+        Problem::usage(path, error.inner().to_string(), "see /docs for the fields of this request")
+    })?;
+    Ok((parts.headers, message))
+}
+
+/// Reads a body: a JSON object, or a manifest as it is.
+async fn object(method: &Method, headers: &HeaderMap, body: Body) -> Result<Map<String, Value>, Problem> {
+    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, MAX_BODY).collect()).await;
+    let late = |_| Problem {
+        status: StatusCode::REQUEST_TIMEOUT,
+        ..Problem::usage("", "the body did not arrive in time", "")
+    };
+    let bytes = collected.map_err(late)?.map_err(|error| unread(&*error))?.to_bytes();
+    let content_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let takes_manifest = method.fields.iter().any(|field| field.name == "manifest");
+    match essence.as_str() {
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" if takes_manifest => {
+            let text = String::from_utf8(bytes.into())
+                .map_err(|_| Problem::usage("manifest", "is not UTF-8", "send text in UTF-8"))?;
+            Ok(Map::from_iter([("manifest".to_owned(), Value::String(text))]))
+        }
+        _ if bytes.iter().all(u8::is_ascii_whitespace) => Ok(Map::new()),
+        "" | "application/json" => match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(object)) => Ok(object),
+            Ok(_) => Err(Problem::usage("", "the body is not a JSON object", "send an object, {…}")),
+            Err(error) => {
+                let fault = format!("the body is not JSON: {error}");
+                Err(Problem::usage("", fault, "send a JSON object"))
+            }
+        },
+        _ => {
+            let fault = format!("the content type \"{}\" is not supported", essence.escape_debug());
+            let problem = Problem::usage("", fault, "send application/json");
+            Err(Problem { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, ..problem })
+        }
+    }
+}
+
+fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Problem {
+    if error.downcast_ref::<LengthLimitError>().is_some() {
+        let fault = format!("the body is larger than {} MiB", MAX_BODY >> 20);
+        let problem = Problem::usage("", fault, "send a smaller one");
+        return Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..problem };
+    }
+    Problem::usage("", format!("the body cannot be read: {error}"), "send it again")
+}
+
+fn from_query(method: &Method, query: &str, message: &mut Map<String, Value>) -> Result<(), Problem> {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, text) = (decoded(name, true)?, decoded(text, true)?);
+        let known = method.fields.iter().find(|field| field.name == name && field.kind != FieldKind::Object);
+        let Some(field) = known else {
+            let names: Vec<&str> = method.fields.iter().map(|field| field.name).collect();
+            let fix = match jobs::manifest::nearest(&name, &names) {
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => format!("use one of {}", names.join(", ")),
+            };
+            let shown: String = name.chars().take(80).collect();
+            return Err(Problem::usage(&shown, "is not a parameter of this request", fix));
+        };
+        let value = typed(field, text)?;
+        match (field.list, message.get_mut(field.name)) {
+            (true, Some(Value::Array(values))) => values.push(value),
+            (true, _) => {
+                message.insert(name, Value::Array(vec![value]));
+            }
+            (false, Some(_)) => {
+                return Err(Problem::usage(field.name, "is given more than once", "give it once"));
+            }
+            (false, None) => {
+                message.insert(name, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn from_header(
+    method: &Method,
+    headers: &HeaderMap,
+    header: &'static str,
+    field: &str,
+    message: &mut Map<String, Value>,
+) -> Result<(), Problem> {
+    let sent = headers.get(HeaderName::from_static(header));
+    let known = method.fields.iter().any(|known| known.name == field);
+    let Some(value) = sent.filter(|_| known && !message.contains_key(field)) else { return Ok(()) };
+    let text = value.to_str().map_err(|_| Problem::usage(field, "is not text", "send printable ASCII"))?;
+    message.insert(field.to_owned(), Value::String(text.to_owned()));
+    Ok(())
+}
+
+/// Reads the fields in the path. It has as many parts as the method's, or the request would not have come here.
+fn from_path(method: &Method, path: &str, message: &mut Map<String, Value>) -> Result<(), Problem> {
+    for (pattern, part) in method.path.split('/').zip(path.split('/')) {
+        let Some(name) = pattern.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else { continue };
+        let text = Value::String(decoded(part, false)?);
+        if message.get(name).is_some_and(|sent| *sent != text) {
+            return Err(Problem::usage(name, "is another one in the path", "leave it out of the body"));
+        }
+        message.insert(name.to_owned(), text);
+    }
+    Ok(())
+}
+
+fn typed(field: &Field, text: String) -> Result<Value, Problem> {
+    let wrong = |fix: &str| {
+        let shown: String = text.chars().take(40).collect();
+        Problem::usage(field.name, format!("\"{}\" is not valid", shown.escape_debug()), fix)
+    };
+    match field.kind {
+        FieldKind::Number => text.parse::<i32>().map(Value::from).map_err(|_| wrong("send a whole number")),
+        FieldKind::Flag => match text.as_str() {
+            "true" | "1" | "" => Ok(Value::Bool(true)),
+            "false" | "0" => Ok(Value::Bool(false)),
+            _ => Err(wrong("send true or false")),
+        },
+        FieldKind::Text | FieldKind::Object => Ok(Value::String(text)),
+    }
+}
+
+fn decoded(text: &str, in_query: bool) -> Result<String, Problem> {
+    let text = if in_query { text.replace('+', " ") } else { text.to_owned() };
+    let decoded = percent_decode_str(&text).decode_utf8();
+    decoded
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|_| Problem::usage("", "the address is not UTF-8", "encode it as UTF-8"))
+}
+
+/// How the items of a stream are written.
+#[derive(Clone, Copy)]
+enum Framing {
+    /// Server-sent events.
+    Events,
+    /// One JSON object a line.
+    Lines,
+}
+
+impl Framing {
+    fn content_type(self) -> &'static str {
+        match self {
+            Framing::Events => "text/event-stream",
+            Framing::Lines => "application/x-ndjson",
+        }
+    }
+
+    fn item<M>(self, item: &impl Answer<M>, into: &mut BytesMut) {
+        match self {
+            Framing::Events => {
+                for (field, value) in [("id", item.id()), ("event", item.event())] {
+                    if !value.is_empty() {
+                        into.extend_from_slice(format!("{field}: {value}\n").as_bytes());
+                    }
+                }
+                self.text(&item.json(), into);
+            }
+            Framing::Lines => self.text(&item.json(), into),
+        }
+    }
+
+    fn problem(self, problem: &Problem, into: &mut BytesMut) {
+        let json = serde_json::to_vec(&problem.message()).unwrap_or_default();
+        match self {
+            Framing::Events => {
+                into.extend_from_slice(b"event: problem\n");
+                self.text(&json, into);
+            }
+            Framing::Lines => {
+                into.extend_from_slice(b"{\"problem\":");
+                into.extend_from_slice(&json);
+                into.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    fn text(self, json: &[u8], into: &mut BytesMut) {
+        match self {
+            Framing::Events => {
+                into.extend_from_slice(b"data: ");
+                into.extend_from_slice(json);
+                into.extend_from_slice(b"\n\n");
+            }
+            Framing::Lines => {
+                into.extend_from_slice(json);
+                into.extend_from_slice(b"\n");
+            }
+        }
+    }
+
+    /// Something that clients ignore and that shows that the connection is alive.
+    fn heartbeat(self) -> Bytes {
+        match self {
+            Framing::Events => Bytes::from_static(b":\n\n"),
+            Framing::Lines => Bytes::from_static(b"\n"),
+        }
+    }
+}
+
+type Frame = Result<Bytes, std::convert::Infallible>;
+
+/// Writes the items of a stream: those that are ready go out together.
+fn frames<M: 'static, A: Answer<M>>(
+    items: BoxStream<'static, Result<A, Problem>>,
+    framing: Framing,
+    heartbeat: Interval,
+) -> impl Stream<Item = Frame> {
+    let items = items.ready_chunks(64);
+    stream::unfold((items, heartbeat), move |(mut items, mut heartbeat)| async move {
+        tokio::select! {
+            biased;
+            ready = items.next() => {
+                let mut buffer = BytesMut::with_capacity(CHUNK);
+                for item in ready? {
+                    match item {
+                        Ok(item) => framing.item(&item, &mut buffer),
+                        Err(problem) => framing.problem(&problem, &mut buffer),
+                    }
+                }
+                heartbeat.reset();
+                Some((Ok(buffer.freeze()), (items, heartbeat)))
+            }
+            _ = heartbeat.tick() => Some((Ok(framing.heartbeat()), (items, heartbeat))),
+        }
+    })
+}

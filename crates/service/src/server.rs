@@ -1,0 +1,143 @@
+//! Connections: TLS, HTTP/1.1 and HTTP/2 at one port, bounded in number, time and streams, and drained at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::pages;
+use crate::service::Service;
+
+/// The most connections.
+const CONNECTIONS: usize = 4096;
+/// How long a client may take for the handshake and its first request's head, and for the head of each request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The interval of HTTP/2 pings, and how long the peer may take to answer one.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most concurrent requests on an HTTP/2 connection, and the most bytes of a request's head.
+const MAX_STREAMS: u32 = 128;
+const MAX_HEAD: u32 = 32 << 10;
+/// How much of a stream may be on its way to a client that does not read.
+const SEND_BUFFER: usize = 128 << 10;
+/// How long accepting pauses after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long requests and streams may take to end once the service stops.
+const DRAIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why the service cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The contract cannot be served over reflection.
+    #[error("cannot serve the contract: {0}")]
+    Contract(#[from] tonic_reflection::server::Error),
+}
+
+/// Serves until `stop`; then streams end, requests in progress are answered, and connections are closed.
+///
+/// # Errors
+/// If the contract cannot be served.
+pub async fn serve(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    service: Arc<Service>,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let router = pages::router(&service)?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = TaskTracker::new();
+    loop {
+        // A connection beyond the limit waits in the kernel's queue.
+        let accepted = async {
+            let place = places.clone().acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Events of a stream are small and must not wait for one another.
+        let _ = stream.set_nodelay(true);
+        let (tls, router, stop) = (tls.clone(), router.clone(), stop.clone());
+        connections.spawn(async move {
+            let _place = place;
+            let deadline = Instant::now() + HEAD_TIMEOUT;
+            match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
+                Ok(Ok(stream)) => converse(stream, router, stop, deadline).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                Err(_) => tracing::debug!("a TLS handshake timed out"),
+            }
+        });
+    }
+    connections.close();
+    let _ = tokio::time::timeout(DRAIN_WITHIN, connections.wait()).await;
+    Ok(())
+}
+
+/// Serves requests on a connection; the first must have come by `deadline`.
+async fn converse<S>(stream: S, router: Router, stop: CancellationToken, deadline: Instant)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let asked = Arc::new(Notify::new());
+    let asking = asked.clone();
+    let service = router.map_request(move |request: Request<Incoming>| {
+        asking.notify_one();
+        request.map(Body::new)
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD as usize * 2);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(MAX_HEAD);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    let (mut was_asked, mut ends) = (false, false);
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            () = asked.notified(), if !was_asked => was_asked = true,
+            () = stop.cancelled(), if !ends => {
+                connection.as_mut().graceful_shutdown();
+                ends = true;
+            }
+            () = tokio::time::sleep_until(deadline), if !was_asked => {
+                return tracing::debug!("closed a connection without a request");
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended");
+    }
+}

@@ -1,0 +1,178 @@
+//! TLS certificates: from files that may be replaced while the service runs, or of an authority of its own for a
+//! service on this machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How long a certificate of our own is valid.
+const VALID: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How much its validity begins in the past, for clocks that differ.
+const BEFORE: Duration = Duration::from_secs(3600);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{path} holds no certificate or key in PEM: {detail}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        detail: String,
+    },
+    /// Key and certificate cannot be used.
+    #[error("cannot use the certificate: {0}")]
+    Use(#[from] rustls::Error),
+    /// A certificate cannot be made.
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+}
+
+/// The files of a certificate and its key.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The certificate and those between it and its authority.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+/// Serves the newest certificate.
+#[derive(Debug)]
+struct Newest(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Newest {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// Returns an acceptor with the certificate in these files, which looks at them again until `stop`.
+///
+/// # Errors
+/// If the files cannot be used now; later, the last good certificate stays.
+pub fn from_files(files: Files, stop: CancellationToken) -> Result<TlsAcceptor, Error> {
+    let newest = Arc::new(Newest(RwLock::new(Arc::new(read(&files)?))));
+    let acceptor = acceptor(newest.clone())?;
+    let mut seen = written(&files);
+    tokio::spawn(async move {
+        while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            let now = written(&files);
+            if now == seen {
+                continue;
+            }
+            match read(&files) {
+                Ok(key) => {
+                    *newest.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
+                    seen = now;
+                    tracing::info!("the certificate was replaced");
+                }
+                // Half-written files: the next look sees all of them.
+                Err(error) => tracing::warn!(%error, "the certificate cannot be replaced"),
+            }
+        }
+    });
+    Ok(acceptor)
+}
+
+/// Returns an acceptor for a service on this machine and, in PEM, the authority to trust for it. The authority's key is
+/// kept nowhere.
+///
+/// # Errors
+/// If a certificate cannot be made.
+pub fn for_this_machine() -> Result<(TlsAcceptor, String), Error> {
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name = named("training-service");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    valid(&mut authority);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let mut leaf = CertificateParams::new(names)?;
+    leaf.distinguished_name = named("localhost");
+    leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    leaf.use_authority_key_identifier_extension = true;
+    valid(&mut leaf);
+    let key = KeyPair::generate()?;
+    let certificate = leaf.signed_by(&key, &authority)?;
+    let private = PrivateKeyDer::try_from(key.serialize_der())
+        .map_err(|detail| rustls::Error::General(detail.to_owned()))?;
+    let key = certified(vec![certificate.der().clone()], private)?;
+    let acceptor = acceptor(Arc::new(Newest(RwLock::new(Arc::new(key)))))?;
+    Ok((acceptor, authority.pem()))
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    names.push(DnType::CommonName, name);
+    names
+}
+
+fn valid(certificate: &mut CertificateParams) {
+    let now = SystemTime::now();
+    certificate.not_before = (now - BEFORE).into();
+    certificate.not_after = (now + VALID).into();
+}
+
+fn acceptor(certificates: Arc<Newest>) -> Result<TlsAcceptor, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn read(files: &Files) -> Result<CertifiedKey, Error> {
+    let load =
+        |path: &Path| std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source });
+    let damaged = |path: &Path, detail: String| Error::Damaged { path: path.to_owned(), detail };
+    let chain: Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(&load(&files.certificate)?).collect();
+    let chain = chain.map_err(|error| damaged(&files.certificate, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(damaged(&files.certificate, "it is empty".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&load(&files.key)?);
+    certified(chain, key.map_err(|error| damaged(&files.key, error.to_string()))?)
+}
+
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, Error> {
+    let certified = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())?;
+    certified.keys_match()?;
+    Ok(certified)
+}
+
+/// When the files were last written.
+fn written(files: &Files) -> [Option<SystemTime>; 2] {
+    [&files.certificate, &files.key].map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok())
+}

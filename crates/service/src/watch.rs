@@ -1,0 +1,170 @@
+//! Keeps the board up to date: one watch for each kind of job, as the service's own account. A job is reduced to its
+//! row as it is read, so that whole objects are never held.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller_runtime::cache::{Cache, Change, follow};
+use jobs::Kind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::core::TypeMeta;
+use kube::{Client, Resource};
+use serde::{Deserialize, Deserializer};
+use tokio_util::sync::CancellationToken;
+
+use crate::board::{Board, Entry};
+
+/// When to look again whether the cluster serves a kind: first, and at the latest.
+const SERVED_FIRST: Duration = Duration::from_secs(30);
+const SERVED_LAST: Duration = Duration::from_secs(300);
+
+/// A job, reduced to its row. Its kind is part of the type, because the items of a list do not say what they are.
+#[derive(Clone, Debug)]
+struct Reduced<const KIND: usize> {
+    metadata: ObjectMeta,
+    entry: Arc<Entry>,
+}
+
+type MpiJob = Reduced<{ Kind::MpiJob as usize }>;
+type TrainJob = Reduced<{ Kind::TrainJob as usize }>;
+type PyTorchJob = Reduced<{ Kind::PyTorchJob as usize }>;
+type TfJob = Reduced<{ Kind::TfJob as usize }>;
+
+impl<const KIND: usize> Reduced<KIND> {
+    const JOBS: Kind = Kind::ALL[KIND];
+
+    /// Reduces a job.
+    fn of(object: &DynamicObject) -> Self {
+        let full = &object.metadata;
+        let metadata = ObjectMeta {
+            name: full.name.clone(),
+            namespace: full.namespace.clone(),
+            uid: full.uid.clone(),
+            resource_version: full.resource_version.clone(),
+            ..ObjectMeta::default()
+        };
+        Self { metadata, entry: Arc::new(Entry::of(object)) }
+    }
+}
+
+/// The parts of a job that a row is computed from.
+#[derive(Deserialize)]
+struct Sent {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: serde_json::Value,
+    #[serde(default)]
+    status: serde_json::Value,
+}
+
+impl<'de, const KIND: usize> Deserialize<'de> for Reduced<KIND> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Sent { metadata, spec, status } = Sent::deserialize(deserializer)?;
+        let kind = Self::JOBS;
+        let types = Some(TypeMeta { api_version: kind.api_version(), kind: kind.name().to_owned() });
+        let data = serde_json::json!({ "spec": spec, "status": status });
+        Ok(Self::of(&DynamicObject { types, metadata, data }))
+    }
+}
+
+impl<const KIND: usize> Resource for Reduced<KIND> {
+    type DynamicType = ApiResource;
+    type Scope = <DynamicObject as Resource>::Scope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+    fn api_version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.api_version.as_str().into()
+    }
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// The watches.
+pub struct Watches {
+    mpi: Cache<MpiJob>,
+    train: Cache<TrainJob>,
+    pytorch: Cache<PyTorchJob>,
+    tf: Cache<TfJob>,
+}
+
+impl Watches {
+    /// Starts watching until `stop`.
+    pub fn start(client: &Client, board: &Arc<Board>, stop: &CancellationToken) -> Self {
+        Self {
+            mpi: start(client, board, stop),
+            train: start(client, board, stop),
+            pytorch: start(client, board, stop),
+            tf: start(client, board, stop),
+        }
+    }
+
+    /// Returns once all MPIJobs are on the board.
+    pub async fn filled(&self) {
+        self.mpi.filled().await;
+    }
+
+    /// Takes in the reply to a write, so that its caller's next list shows it.
+    pub fn learn(&self, object: &DynamicObject) {
+        match Kind::of(object) {
+            Kind::MpiJob => self.mpi.learn(Reduced::of(object)),
+            Kind::TrainJob => self.train.learn(Reduced::of(object)),
+            Kind::PyTorchJob => self.pytorch.learn(Reduced::of(object)),
+            Kind::TfJob => self.tf.learn(Reduced::of(object)),
+        }
+    }
+}
+
+fn start<const KIND: usize>(
+    client: &Client,
+    board: &Arc<Board>,
+    stop: &CancellationToken,
+) -> Cache<Reduced<KIND>> {
+    let cache: Cache<Reduced<KIND>> = Cache::default();
+    let board = board.clone();
+    cache.on_change(stop, move |change: &Change<Reduced<KIND>>| match (&change.new, &change.old) {
+        (Some(job), _) => board.put(job.entry.clone()),
+        (None, Some(job)) => board.remove(&job.entry.key()),
+        (None, None) => {}
+    });
+    let (followed, client, stop) = (cache.clone(), client.clone(), stop.clone());
+    tokio::spawn(async move {
+        let kind = Reduced::<KIND>::JOBS;
+        if stop.run_until_cancelled(served(kind, &client)).await.is_some() {
+            follow(Api::all_with(client, &kind.resource()), followed, stop).await;
+        }
+    });
+    cache
+}
+
+/// Returns once the cluster serves a kind.
+async fn served(kind: Kind, client: &Client) {
+    let api = kind.api_all(client);
+    let mut wait = SERVED_FIRST;
+    loop {
+        match api.list_metadata(&ListParams::default().limit(1)).await {
+            Ok(_) => return,
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => tracing::warn!(kind = kind.name(), %error, "cannot watch jobs; trying again"),
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(SERVED_LAST);
+    }
+}

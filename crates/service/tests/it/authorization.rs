@@ -1,0 +1,241 @@
+//! Who may call what: every method of the contract, each kind of caller, three namespaces, both protocols.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use service::contract::training_client::TrainingClient;
+use service::{METHODS, Settings};
+use tonic::Status;
+
+use crate::stage::{
+    ADMIN, Channel, EXPIRED, JANE, JOE, NOBODYS, OTHER_TEAM, PATIENCE, Stage, TEAM, VERA, call, request,
+};
+
+/// What a caller needs in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// Nothing but to be known.
+    Nothing,
+    /// To view jobs.
+    View,
+    /// To edit jobs.
+    Edit,
+}
+
+type Call = fn(TrainingClient<Channel>, String, Value) -> BoxFuture<'static, Result<(), Status>>;
+
+macro_rules! row {
+    ($name:literal, $function:ident, $needs:expr) => {
+        ($name, $needs, |mut client, token, message| {
+            async move {
+                let message = serde_json::from_value(message).unwrap();
+                client.$function(call(&token, message)).await.map(drop)
+            }
+            .boxed()
+        })
+    };
+}
+
+/// One row for each method. A method without a row fails.
+const ROWS: &[(&str, Needs, Call)] = &[
+    row!("ListJobs", list_jobs, Needs::View),
+    row!("WatchJobs", watch_jobs, Needs::View),
+    row!("CreateJob", create_job, Needs::Edit),
+    row!("GetJob", get_job, Needs::View),
+    row!("DeleteJob", delete_job, Needs::Edit),
+    row!("SuspendJob", suspend_job, Needs::Edit),
+    row!("ResumeJob", resume_job, Needs::Edit),
+    row!("RetryJob", retry_job, Needs::Edit),
+    row!("CloneJob", clone_job, Needs::Edit),
+    row!("ReadLogs", read_logs, Needs::View),
+    row!("ListEvents", list_events, Needs::View),
+    row!("ExportJob", export_job, Needs::View),
+    row!("CompareJobs", compare_jobs, Needs::View),
+    row!("BatchJobs", batch_jobs, Needs::Edit),
+    row!("CheckAvailability", check_availability, Needs::Edit),
+    row!("GetIdentity", get_identity, Needs::Nothing),
+];
+
+/// What a caller has in a namespace; `None` if the caller is not known.
+fn has(caller: &str, namespace: &str) -> Option<Needs> {
+    Some(match (caller, namespace) {
+        (ADMIN, _) | (JANE, TEAM) | (JOE, OTHER_TEAM) => Needs::Edit,
+        (VERA, TEAM) => Needs::View,
+        (JANE | JOE | VERA, _) => Needs::Nothing,
+        _ => return None,
+    })
+}
+
+fn expected(caller: &str, namespace: &str, needs: Needs) -> &'static str {
+    match has(caller, namespace) {
+        None => "unknown",
+        Some(Needs::Edit) => "allowed",
+        Some(Needs::View) if needs != Needs::Edit => "allowed",
+        Some(Needs::Nothing) if needs == Needs::Nothing => "allowed",
+        Some(_) => "refused",
+    }
+}
+
+#[test]
+fn every_method_has_a_row() {
+    let (methods, rows): (Vec<&str>, Vec<&str>) =
+        (METHODS.iter().map(|method| method.name).collect(), ROWS.iter().map(|(name, ..)| *name).collect());
+    assert_eq!(methods, rows, "add a row: what does a caller need?");
+}
+
+#[tokio::test]
+async fn each_caller_may_call_what_its_roles_allow_and_nothing_else() {
+    let stage = Stage::new().await;
+    let wrong_audience = stage.account_token(&["another-service"]).await;
+    let callers = ["", EXPIRED, &wrong_audience, JANE, VERA, JOE, ADMIN];
+    let mut wrong = Vec::new();
+    for (method, (name, needs, over_grpc)) in METHODS.iter().zip(ROWS) {
+        for caller in callers {
+            for namespace in [TEAM, OTHER_TEAM, NOBODYS] {
+                let mut example: Value = serde_json::from_str(method.example).unwrap();
+                example["namespace"] = json!(namespace);
+                example.as_object_mut().unwrap().remove("follow");
+                let expected = expected(caller, namespace, *needs);
+                let rest = over_rest(&stage, method, caller, &example).await;
+                let status = over_grpc(stage.grpc().await, caller.to_owned(), example).await;
+                let grpc = match status.as_ref().map_err(Status::code) {
+                    Err(tonic::Code::Unauthenticated) => "unknown",
+                    Err(tonic::Code::PermissionDenied) => "refused",
+                    Err(tonic::Code::Internal | tonic::Code::Unimplemented) => "broken",
+                    _ => "allowed",
+                };
+                if rest != expected || grpc != expected {
+                    wrong.push(format!(
+                        "{name} by {caller:.12} in {namespace}: expected {expected}, REST {rest}, gRPC {grpc} {status:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn over_rest(
+    stage: &Stage,
+    method: &service::contract::Method,
+    token: &str,
+    example: &Value,
+) -> &'static str {
+    let mut path = method.path.to_owned();
+    let mut query = Vec::new();
+    let mut body = serde_json::Map::new();
+    for (name, value) in example.as_object().unwrap() {
+        let slot = format!("{{{name}}}");
+        if path.contains(&slot) {
+            path = path.replace(&slot, value.as_str().unwrap());
+        } else if method.body {
+            body.insert(name.clone(), value.clone());
+        } else {
+            for one in value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]) {
+                query.push(format!("{name}={}", one.as_str().map_or_else(|| one.to_string(), str::to_owned)));
+            }
+        }
+    }
+    let path = format!("{path}?{}", query.join("&"));
+    let body = method.body.then(|| Value::Object(body));
+    // A stream does not end: its status says enough.
+    match stage.open(request(method.verb, &path, token, body)).await.status().as_u16() {
+        401 => "unknown",
+        403 => "refused",
+        500.. => "broken",
+        _ => "allowed",
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_names_user_verb_kind_and_namespace() {
+    let stage = Stage::new().await;
+    let refused = stage
+        .rest(
+            "POST",
+            "/api/v1/namespaces/team-cv/jobs",
+            VERA,
+            Some(json!({ "manifest": crate::stage::job("a").to_string() })),
+        )
+        .await;
+    assert_eq!(refused.headers["content-type"], "application/problem+json");
+    let problem = refused.json();
+    let message = "User 'vera' lacks 'create' permission for MPIJobs in namespace 'team-cv'";
+    assert_eq!(
+        (refused.status, &problem["message"], &problem["detail"]),
+        (403, &json!(message), &json!(message))
+    );
+    assert_eq!((&problem["code"], &problem["reason"]), (&json!("NotAllowed"), &json!("Forbidden")));
+    let unknown = stage.get("/api/v1/jobs", "").await;
+    assert_eq!((unknown.status, unknown.headers["www-authenticate"].to_str().unwrap()), (401, "Bearer"));
+}
+
+#[tokio::test]
+async fn an_account_acts_with_a_token_for_the_api_server() {
+    let stage = Stage::new().await;
+    let token = stage.account_token(&[]).await;
+    let me = stage.get("/api/v1/me?namespace=team-cv", &token).await.json();
+    assert_eq!(me["user"], "system:serviceaccount:team-cv:pipeline");
+    let may = |verb: &str| {
+        let found = me["permissions"].as_array().unwrap().iter().find(|right| right["verb"] == verb);
+        found.unwrap()["allowed"].clone()
+    };
+    assert_eq!((may("create"), may("delete")), (json!(true), json!(true)));
+}
+
+#[tokio::test]
+async fn the_service_itself_only_watches_jobs_and_asks_who_and_what() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    stage.get("/api/v1/namespaces/team-cv/jobs/mpijob/a", JANE).await;
+    stage.rest("DELETE", "/api/v1/namespaces/team-cv/jobs/mpijob/a", JANE, None).await;
+    for sent in stage.requests() {
+        let allowed = sent.starts_with("POST /apis/authentication.k8s.io/v1/tokenreviews")
+            || sent.starts_with("POST /apis/authorization.k8s.io/v1/subjectaccessreviews")
+            || (sent.starts_with("GET /apis/") && sent.contains("jobs?"));
+        assert!(allowed, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_asks_too_often_is_told_when_to_ask_again() {
+    let stage = Stage::with(Settings { rate: 1, burst: 2, ..Settings::default() }).await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let reply = stage.get("/api/v1/me", JANE).await;
+        last = reply.status;
+        if last == 429 {
+            assert_eq!(reply.headers["retry-after"], "1");
+            assert_eq!(reply.json()["code"], "TooManyRequests");
+        }
+    }
+    assert_eq!(last, 429);
+    assert_eq!(stage.get("/api/v1/me", VERA).await.status, 200, "another user is not held up");
+}
+
+#[tokio::test]
+async fn a_stream_ends_once_its_caller_may_no_longer_see_the_jobs() {
+    let settings = Settings {
+        recheck: Duration::from_millis(200),
+        heartbeat: Duration::from_millis(100),
+        ..Settings::default()
+    };
+    let stage = Stage::with(settings).await;
+    let mut client = stage.grpc().await;
+    let watch = service::contract::WatchJobsRequest { namespace: TEAM.to_owned(), ..Default::default() };
+    let mut events = client.watch_jobs(call(VERA, watch)).await.unwrap().into_inner();
+    assert_eq!(events.message().await.unwrap().unwrap().r#type, "snapshot");
+    stage.revoke("vera").await;
+    let ended = tokio::time::timeout(PATIENCE, async {
+        loop {
+            match events.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(status) => return Some(status.code()),
+            }
+        }
+    });
+    assert_eq!(ended.await.unwrap(), Some(tonic::Code::PermissionDenied));
+}

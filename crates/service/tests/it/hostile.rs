@@ -1,0 +1,136 @@
+//! Hostile and broken input: every answer says what is wrong, none is a server error.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use serde_json::json;
+use service::METHODS;
+
+use crate::stage::{ADMIN, JANE, Stage, request};
+
+const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
+
+#[tokio::test]
+async fn paths_that_try_to_leave_their_place_are_refused() {
+    let stage = Stage::new().await;
+    for path in [
+        "/api/v1/namespaces/team-cv/jobs/mpijob/..%2f..%2fsecrets",
+        "/api/v1/namespaces/team-cv/jobs/mpijob/%2e%2e",
+        "/api/v1/namespaces/team-cv/jobs/mpijob/a%3fwatch=true",
+        "/api/v1/namespaces/team-cv/jobs/mpijob/a%00b",
+        "/api/v1/namespaces/team-cv/jobs/mpijob/a%0d%0ax:y",
+        "/api/v1/namespaces/team-cv/jobs/secret/a",
+        "/api/v1/namespaces/..%2fkube-system/jobs/mpijob/a",
+        "/api/v1/namespaces/team-cv/jobs/mpijob/%ff",
+        "/api/v1/namespaces/team-cv/jobs/mpijob/",
+        "/api/v1/namespaces//jobs/mpijob/a",
+        "/api/v1/../../etc/passwd",
+        "//api/v1/jobs",
+        "/api/v2/jobs",
+        "/training.v1.Training/Nothing",
+    ] {
+        let reply = stage.get(path, ADMIN).await;
+        assert!(
+            (400..500).contains(&reply.status) || reply.headers.contains_key("grpc-status"),
+            "{path}: {} {}",
+            reply.status,
+            reply.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_read_are_refused_with_a_reason() {
+    let stage = Stage::new().await;
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let bombs = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+    let table: Vec<(Bytes, &str, u16)> = vec![
+        ("{".into(), "application/json", 400),
+        ("[]".into(), "application/json", 400),
+        ("\"x\"".into(), "application/json", 400),
+        (deep.into(), "application/json", 400),
+        (Bytes::from_static(b"\xff\xfe"), "application/json", 400),
+        (Bytes::from_static(b"\xff\xfe"), "application/yaml", 400),
+        ("{}".into(), "application/json", 422),
+        ("{}".into(), "text/html", 415),
+        ("{\"unknown\": 1}".into(), "application/json", 400),
+        ("{\"spec\": {\"workers\": \"two\"}}".into(), "application/json", 400),
+        ("{\"spec\": {\"workers\": 99999999999}}".into(), "application/json", 400),
+        ("{\"manifest\": \"a: [\"}".into(), "application/json", 422),
+        ("{\"manifest\": \"x\", \"spec\": {}}".into(), "application/json", 422),
+        ("{\"namespace\": \"team-nlp\", \"manifest\": \"x\"}".into(), "application/json", 400),
+        (json!({ "manifest": bombs }).to_string().into(), "application/json", 422),
+        (
+            "kind: MPIJob\napiVersion: kubeflow.org/v2beta1\nmetadata: []\nspec: 5\n".into(),
+            "application/yaml",
+            422,
+        ),
+        ("kind: PyTorchJob\napiVersion: kubeflow.org/v1\n".into(), "application/yaml", 422),
+        ("kind: Secret\napiVersion: v1\nmetadata: {name: a}\n".into(), "application/yaml", 422),
+        (Bytes::from(vec![b' '; 5 << 20]), "application/json", 413),
+    ];
+    for (body, content_type, status) in table {
+        let shown: String = String::from_utf8_lossy(&body).chars().take(60).collect();
+        let mut sent = request("POST", JOBS, JANE, None);
+        *sent.body_mut() = Full::new(body);
+        sent.headers_mut().insert("content-type", content_type.parse().unwrap());
+        let reply = stage.send(sent).await;
+        assert_eq!(reply.status, status, "{shown}: {}", reply.text);
+        assert_eq!(reply.headers["content-type"], "application/problem+json", "{shown}");
+        assert!(!reply.json()["message"].as_str().unwrap().is_empty(), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_values_of_every_parameter_are_refused_and_break_nothing() {
+    let stage = Stage::new().await;
+    let values =
+        ["", "-1", "99999999999999999999", "%00", "%ff", "a%20b", "'%22<script>", "%F0%9F%92%A5", "..%2f"];
+    let long = "x".repeat(8_000);
+    for method in METHODS.iter().filter(|method| !method.body) {
+        let path =
+            method.path.replace("{namespace}", "team-cv").replace("{kind}", "mpijob").replace("{name}", "a");
+        for field in method.fields {
+            for value in values.iter().copied().chain([long.as_str()]) {
+                let reply = stage
+                    .open(request(method.verb, &format!("{path}?{}={value}", field.name), JANE, None))
+                    .await;
+                let status = reply.status().as_u16();
+                assert!(status < 500, "{} {}={value:.20}: {status}", method.name, field.name);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_parameter_is_named_with_the_one_that_was_meant() {
+    let stage = Stage::new().await;
+    let refused = stage.get("/api/v1/jobs?namspace=team-cv", JANE).await;
+    let problem = refused.json();
+    assert_eq!((refused.status, &problem["fields"][0]["path"]), (400, &json!("namspace")));
+    assert_eq!(problem["hint"], "did you mean \"namespace\"?");
+    assert_eq!(stage.get("/api/v1/jobs?limit=1&limit=2", JANE).await.status, 400);
+    assert_eq!(stage.get("/api/v1/jobs?limit=501", JANE).await.status, 422);
+    assert_eq!(stage.get("/api/v1/jobs?continue=zzz", JANE).await.status, 422);
+    assert_eq!(stage.rest("PUT", "/api/v1/jobs", JANE, None).await.status, 405);
+}
+
+#[tokio::test]
+async fn credentials_that_are_none_are_refused() {
+    let stage = Stage::new().await;
+    for authorization in [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic amFuZTpqYW5l",
+        "Bearer a b",
+        &format!("Bearer {}", "x".repeat(17_000)),
+    ] {
+        let mut sent = request("GET", "/api/v1/me", "", None);
+        sent.headers_mut().insert("authorization", authorization.parse().unwrap());
+        let reply = stage.send(sent).await;
+        assert_eq!(reply.status, 401, "{authorization:.20}: {}", reply.text);
+    }
+    let mut two = request("GET", "/api/v1/me", JANE, None);
+    two.headers_mut().append("authorization", format!("Bearer {ADMIN}").parse().unwrap());
+    assert_eq!(stage.send(two).await.status, 401, "two tokens are two callers");
+}

@@ -1,0 +1,238 @@
+//! What is done with jobs, as their owner.
+
+use serde_json::{Value, json};
+use service::contract::{CreateJobRequest, JobSpec};
+
+use crate::stage::{ADMIN, JANE, Stage, TEAM, call, job, request};
+
+const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
+
+fn spec(name: &str) -> Value {
+    json!({ "name": name, "workers": 2, "image": "quay.io/team-cv/resnet:1.0", "command": ["python", "/train.py"],
+        "cpu": "1", "memory": "1Gi", "env": { "LR": "0.1" } })
+}
+
+#[tokio::test]
+async fn a_job_is_created_from_a_specification_shown_changed_and_deleted() {
+    let stage = Stage::new().await;
+    let made = stage.rest("POST", JOBS, JANE, Some(json!({ "spec": spec("resnet") }))).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let made = made.json();
+    assert_eq!((&made["job"]["name"], &made["job"]["owner"]), (&json!("resnet"), &json!("jane")));
+    assert_eq!(made["job"]["workers"]["of"], 2);
+    assert!(made["manifest"].as_str().unwrap().contains("kind: MPIJob"));
+    // The list that follows shows it, without waiting.
+    let rows = stage.get("/api/v1/jobs?owner=jane", JANE).await.json();
+    assert_eq!(rows["jobs"][0]["name"], "resnet");
+    let path = format!("{JOBS}/mpijob/resnet");
+    let suspended = stage.rest("POST", &format!("{path}/suspend"), JANE, None).await.json();
+    assert_eq!(suspended["changed"], true);
+    let again = stage.rest("POST", &format!("{path}/suspend"), JANE, Some(json!({}))).await.json();
+    assert_eq!(again["changed"], false);
+    assert_eq!(stage.rest("POST", &format!("{path}/resume"), JANE, None).await.json()["changed"], true);
+    let shown = stage.get(&path, JANE).await.json();
+    assert_eq!(shown["row"]["name"], "resnet");
+    assert!(shown["manifest"].as_str().unwrap().contains("0.1"));
+    assert_eq!(stage.rest("DELETE", &path, JANE, None).await.status, 200);
+    let gone = stage.get(&path, JANE).await;
+    assert_eq!((gone.status, gone.json()["code"].clone()), (404, json!("NotFound")));
+}
+
+#[tokio::test]
+async fn a_job_is_created_over_grpc_as_over_rest() {
+    let stage = Stage::new().await;
+    let mut client = stage.grpc().await;
+    let spec: JobSpec = serde_json::from_value(spec("resnet")).unwrap();
+    let message =
+        CreateJobRequest { namespace: TEAM.to_owned(), spec: Some(spec), ..CreateJobRequest::default() };
+    let made = client.create_job(call(JANE, message.clone())).await.unwrap().into_inner();
+    assert_eq!(made.job.unwrap().owner, "jane");
+    let status = client.create_job(call(JANE, message)).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::AlreadyExists);
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_be_created_and_creates_nothing() {
+    let stage = Stage::new().await;
+    let body = json!({ "manifest": job("a").to_string() });
+    let checked = stage.rest("POST", &format!("{JOBS}?dryRun=true"), JANE, Some(body)).await;
+    assert_eq!((checked.status, checked.json()["dryRun"].clone()), (200, json!(true)), "{}", checked.text);
+    assert!(checked.json()["manifest"].as_str().unwrap().contains("name: a"));
+    assert_eq!(stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_manifest_may_be_the_body() {
+    let stage = Stage::new().await;
+    let mut sent = request("POST", JOBS, JANE, Some(job("from-yaml")));
+    sent.headers_mut().insert("content-type", "application/yaml; charset=utf-8".parse().unwrap());
+    let made = stage.send(sent).await;
+    assert_eq!((made.status, made.json()["job"]["name"].clone()), (200, json!("from-yaml")), "{}", made.text);
+}
+
+#[tokio::test]
+async fn every_fault_is_named_with_its_field_and_fix() {
+    let stage = Stage::new().await;
+    let mut wrong = job("a");
+    wrong["spec"]["slotPerWorker"] = json!(2);
+    wrong["spec"]["mpiImplementation"] = json!("openmpi");
+    let refused = stage.rest("POST", JOBS, JANE, Some(json!({ "manifest": wrong.to_string() }))).await;
+    let problem = refused.json();
+    assert_eq!((refused.status, &problem["code"]), (422, &json!("Invalid")), "{problem:#}");
+    let fix_of = |path: &str| {
+        let faults = problem["fields"].as_array().unwrap();
+        let fault =
+            faults.iter().find(|fault| fault["path"] == path).unwrap_or_else(|| panic!("{problem:#}"));
+        fault["fix"].as_str().unwrap().to_owned()
+    };
+    assert!(fix_of("spec.slotPerWorker").contains("slotsPerWorker"), "{problem:#}");
+    assert!(fix_of("spec.mpiImplementation").contains("OpenMPI"), "{problem:#}");
+    let other = json!({ "manifest": json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": { "name": "a", "namespace": "team-nlp" }, "spec": job("a")["spec"] }).to_string() });
+    let refused = stage.rest("POST", JOBS, JANE, Some(other)).await;
+    assert_eq!(
+        (refused.status, refused.json()["fields"][0]["path"].clone()),
+        (422, json!("metadata.namespace"))
+    );
+}
+
+#[tokio::test]
+async fn a_repeated_creation_with_its_key_returns_the_same_job() {
+    let stage = Stage::new().await;
+    let create = |token: &'static str, key: &str, name: &str| {
+        let mut sent = request("POST", JOBS, token, Some(json!({ "spec": spec(name) })));
+        sent.headers_mut().insert("idempotency-key", key.parse().unwrap());
+        stage.send(sent)
+    };
+    let first = create(JANE, "k1", "resnet").await;
+    let second = create(JANE, "k1", "resnet").await;
+    assert_eq!((first.status, second.status), (200, 200), "{}", second.text);
+    assert_eq!(first.json()["job"]["uid"], second.json()["job"]["uid"]);
+    assert_eq!(create(JANE, "k2", "resnet").await.status, 409, "another request");
+    assert_eq!(create(ADMIN, "k1", "resnet").await.status, 409, "another caller");
+}
+
+#[tokio::test]
+async fn a_repeated_creation_of_a_job_that_the_server_names_creates_one() {
+    let stage = Stage::new().await;
+    let mut unnamed = job("");
+    unnamed["metadata"] = json!({ "generateName": "run-" });
+    let body = json!({ "manifest": unnamed.to_string(), "idempotencyKey": "k1" });
+    let mut uids = Vec::new();
+    for _ in 0..2 {
+        let made = stage.rest("POST", JOBS, JANE, Some(body.clone())).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+        uids.push(made.json()["job"]["uid"].clone());
+    }
+    assert_eq!(uids[0], uids[1]);
+}
+
+#[tokio::test]
+async fn a_full_namespace_refuses_before_anything_is_created() {
+    let stage = Stage::new().await;
+    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(stage.admin.clone());
+    let full = json!({ "metadata": { "annotations": { api::ANNOTATION_MAX_CONCURRENT_JOBS: "1" } } });
+    namespaces.patch(TEAM, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(full)).await.unwrap();
+    stage.job(TEAM, "first").await;
+    let namespace_reader = json!({ "spec": spec("second") });
+    let refused = stage.rest("POST", JOBS, ADMIN, Some(namespace_reader.clone())).await;
+    assert_eq!(
+        (refused.status, refused.json()["code"].clone()),
+        (403, json!("QuotaExceeded")),
+        "{}",
+        refused.text
+    );
+    assert!(refused.json()["message"].as_str().unwrap().contains("1/1 jobs running"), "{}", refused.text);
+    let path = "/api/v1/namespaces/team-cv/availability";
+    let checked = stage.rest("POST", path, ADMIN, Some(namespace_reader)).await.json();
+    assert_eq!(
+        (&checked["available"], &checked["findings"][0]["weight"]),
+        (&json!(false), &json!("Refused"))
+    );
+}
+
+#[tokio::test]
+async fn jobs_are_run_again_copied_compared_and_exported() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let early = stage.rest("POST", &format!("{JOBS}/mpijob/a/retry"), JANE, None).await;
+    assert_eq!((early.status, early.json()["reason"].clone()), (409, json!("NotEnded")));
+    stage
+        .status(
+            TEAM,
+            "a",
+            json!({ "phase": "Failed", "conditions": [{ "type": "Failed", "status": "True" }] }),
+        )
+        .await;
+    let retried = stage.rest("POST", &format!("{JOBS}/mpijob/a/retry"), JANE, None).await;
+    assert_eq!(
+        (retried.status, retried.json()["job"]["name"].clone()),
+        (200, json!("a-retry-2")),
+        "{}",
+        retried.text
+    );
+    let changes = json!({ "newName": "b", "set": ["workers=3", "env.LR=0.01"] });
+    let copied = stage.rest("POST", &format!("{JOBS}/mpijob/a/clone"), JANE, Some(changes)).await.json();
+    assert_eq!((&copied["job"]["name"], &copied["job"]["workers"]["of"]), (&json!("b"), &json!(3)));
+    let wrong = json!({ "set": ["workers"] });
+    let refused = stage.rest("POST", &format!("{JOBS}/mpijob/a/clone"), JANE, Some(wrong)).await;
+    assert_eq!((refused.status, refused.json()["fields"][0]["path"].clone()), (422, json!("set[0]")));
+    let path = "/api/v1/namespaces/team-cv/compare";
+    let compared = stage.rest("POST", path, JANE, Some(json!({ "names": ["a", "b"] }))).await.json();
+    assert_eq!(compared["columns"], json!(["a", "b"]));
+    assert!(compared["differences"].as_array().unwrap().iter().all(|line| line["same"] == false));
+    let exported = stage.get(&format!("{JOBS}/mpijob/b/export?format=json"), JANE).await.json();
+    let manifest: Value = serde_json::from_str(exported["text"].as_str().unwrap()).unwrap();
+    assert_eq!(manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"], 3);
+}
+
+#[tokio::test]
+async fn several_jobs_are_changed_by_names_or_by_a_filter() {
+    let stage = Stage::new().await;
+    for name in ["a", "b", "c"] {
+        stage.job(TEAM, name).await;
+    }
+    stage.status(TEAM, "c", json!({ "phase": "Failed" })).await;
+    stage.until_shown(TEAM, "c", |row| row["phase"] == "Failed").await;
+    let batch =
+        async |body: Value| stage.rest("POST", "/api/v1/namespaces/team-cv/batch", JANE, Some(body)).await;
+    let outcomes = |reply: &Value| -> Vec<(String, String)> {
+        let results = reply["results"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        results.map(|result| (text(&result["job"]["name"]), text(&result["outcome"]))).collect()
+    };
+    let pair = |name: &str, outcome: &str| (name.to_owned(), outcome.to_owned());
+    let all = batch(json!({ "action": "delete" })).await;
+    assert_eq!(all.status, 422, "everything is no selection");
+    let dry = batch(json!({ "action": "delete", "phase": ["Failed"], "dryRun": true })).await.json();
+    assert_eq!(outcomes(&dry), [pair("c", "selected")]);
+    let suspended = batch(json!({ "action": "suspend", "names": ["a", "missing"] })).await.json();
+    assert_eq!(outcomes(&suspended), [pair("a", "done"), pair("missing", "failed")]);
+    assert_eq!(
+        (&suspended["failed"], &suspended["results"][1]["problem"]["status"]),
+        (&json!(1), &json!(404))
+    );
+    let deleted =
+        batch(json!({ "action": "delete", "labels": "team=vision", "names": ["a", "b"] })).await.json();
+    assert_eq!(outcomes(&deleted), [pair("a", "done"), pair("b", "done")]);
+    assert_eq!(stage.get(&format!("{JOBS}/mpijob/b"), JANE).await.status, 404);
+    assert_eq!(stage.get(&format!("{JOBS}/mpijob/c"), JANE).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_failed_job_says_why() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let failure = json!({ "reason": "OutOfMemory", "message": "worker-1 ran out of memory", "exitCode": 137,
+        "worker": 1, "suggestion": "Increase memory allocation", "evidence": ["OOMKilled"] });
+    stage
+        .status(TEAM, "a", json!({ "phase": "Failed", "phaseReason": "OutOfMemory", "failure": failure }))
+        .await;
+    let shown = stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.json();
+    assert_eq!(
+        (&shown["failure"]["cause"], &shown["failure"]["exitCode"]),
+        (&json!("OutOfMemory"), &json!(137))
+    );
+    assert_eq!(shown["failure"]["suggestion"], "Increase memory allocation");
+    assert_eq!(stage.get(&format!("{JOBS}/mpijob/a/events"), JANE).await.json()["events"], json!([]));
+}

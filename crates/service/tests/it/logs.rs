@@ -1,0 +1,90 @@
+//! Logs over both protocols.
+
+use serde_json::{Value, json};
+use service::contract::ReadLogsRequest;
+
+use crate::stage::{JANE, Stage, TEAM, call, request};
+
+const LOGS: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/logs";
+
+async fn stage_with_output() -> Stage {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let line = |pod: &str, second: i64, text: &str| (pod.to_owned(), second, text.to_owned());
+    stage.output(vec![
+        line("a-launcher-x", 1, "start"),
+        line("a-launcher-x", 5, "loss 0.1"),
+        line("a-launcher-x", 9, "end"),
+        line("a-worker-0", 2, "worker 0"),
+        line("a-worker-1", 3, "worker 1"),
+    ]);
+    for (role, name) in [("launcher", "a-launcher-x"), ("worker", "a-worker-0"), ("worker", "a-worker-1")] {
+        stage.pod(TEAM, "a", role, name).await;
+    }
+    stage
+}
+
+fn lines(text: &str) -> Vec<String> {
+    let items = text.lines().filter(|line| !line.is_empty());
+    let items = items.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    items.map(|item| item["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_launchers_lines_are_read_and_searched() {
+    let stage = stage_with_output().await;
+    let read = async |query: &str| {
+        let reply = stage.get(&format!("{LOGS}?{query}"), JANE).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        lines(&reply.text)
+    };
+    assert_eq!(read("").await, ["start", "loss 0.1", "end"]);
+    assert_eq!(read("tail=1").await, ["end"]);
+    assert_eq!(read("grep=loss").await, ["loss 0.1"]);
+    assert_eq!(read("exclude=loss").await, ["start", "end"]);
+    assert_eq!(read("worker=1").await, ["worker 1"]);
+    assert_eq!(read("all=true").await, ["start", "worker 0", "worker 1", "loss 0.1", "end"]);
+}
+
+#[tokio::test]
+async fn lines_are_events_for_browsers_and_items_over_grpc() {
+    let stage = stage_with_output().await;
+    let mut sent = request("GET", LOGS, JANE, None);
+    sent.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
+    let text = stage.send(sent).await.text;
+    assert_eq!(text.matches("data: ").count(), 3, "{text}");
+    let message = ReadLogsRequest {
+        namespace: TEAM.to_owned(),
+        kind: "mpijob".to_owned(),
+        name: "a".to_owned(),
+        ..ReadLogsRequest::default()
+    };
+    let mut items = stage.grpc().await.read_logs(call(JANE, message)).await.unwrap().into_inner();
+    let first = items.message().await.unwrap().unwrap();
+    assert_eq!(
+        (first.r#type.as_str(), first.pod.as_str(), first.text.as_str()),
+        ("line", "a-launcher-x", "start")
+    );
+    assert_eq!(first.at, "2026-01-01T00:00:01Z");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_a_problem_before_the_stream() {
+    let stage = stage_with_output().await;
+    for (query, status, field) in [
+        ("worker=7", 404, None),
+        ("grep=(", 422, Some("grep")),
+        ("worker=0&all=true", 422, Some("worker")),
+        ("tail=-1", 422, Some("tail")),
+        ("context=100000", 422, Some("context")),
+        ("rank=-1", 422, Some("rank")),
+    ] {
+        let reply = stage.get(&format!("{LOGS}?{query}"), JANE).await;
+        assert_eq!(reply.status, status, "{query}: {}", reply.text);
+        if let Some(field) = field {
+            assert_eq!(reply.json()["fields"][0]["path"], json!(field));
+        }
+    }
+    let missing = stage.get(&LOGS.replace("/a/", "/b/"), JANE).await;
+    assert_eq!(missing.status, 404);
+}
