@@ -25,7 +25,7 @@ const FILES: [&str; 11] = [
     "port",
     "port.new",
 ];
-const FOLDERS: [&str; 3] = ["cluster", "launch", "users"];
+const FOLDERS: [&str; 4] = ["cluster", "launch", "service", "users"];
 
 /// The state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +109,11 @@ impl Home {
     /// The environment whose `bin` holds the launch agent.
     pub fn launch(&self) -> PathBuf {
         self.root.join("launch")
+    }
+
+    /// What clients of the training service need: its authority, a token, its last port.
+    pub fn service(&self) -> PathBuf {
+        self.root.join("service")
     }
 
     fn open_lock(&self) -> io::Result<File> {

@@ -24,6 +24,8 @@ mod run;
 #[cfg(feature = "local")]
 mod server;
 #[cfg(feature = "local")]
+mod service;
+#[cfg(feature = "local")]
 mod status;
 #[cfg(feature = "local")]
 mod up;

@@ -1,5 +1,6 @@
 //! The permissions for MPIJobs, as in a real installation: the ClusterRoles that aggregate to `admin`, `edit` and
-//! `view` for users, and the operator's own account with minimal permissions.
+//! `view` for users, and the accounts of the operator
+//! and the training service with minimal permissions.
 
 use cluster::access::UserInfo;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -12,6 +13,13 @@ use crate::failure::Failure;
 /// The name of the operator's namespace and account in `deploy/base`.
 pub const OPERATOR: &str = "mpi-operator";
 const USER_ROLES: &str = include_str!("../../../../deploy/base/user-roles.yaml");
+/// The name of the training service's account, in the same namespace.
+pub const SERVICE: &str = "training-service";
+const SERVICE_ROLES: [&str; 3] = [
+    include_str!("../../../../deploy/base/namespace.yaml"),
+    include_str!("../../../../deploy/service/service-account.yaml"),
+    include_str!("../../../../deploy/service/role.yaml"),
+];
 const OPERATOR_ROLES: [&str; 3] = [
     include_str!("../../../../deploy/base/namespace.yaml"),
     include_str!("../../../../deploy/base/service-account.yaml"),
@@ -27,6 +35,12 @@ pub async fn install_for_people(client: &Client) -> Result<(), Failure> {
 pub async fn install_for_operator(client: &Client) -> Result<UserInfo, Failure> {
     apply(client, &OPERATOR_ROLES).await?;
     Ok(UserInfo::account(OPERATOR, OPERATOR))
+}
+
+/// Applies the training service's account and role; returns its user.
+pub async fn install_for_service(client: &Client) -> Result<UserInfo, Failure> {
+    apply(client, &SERVICE_ROLES).await?;
+    Ok(UserInfo::account(OPERATOR, SERVICE))
 }
 
 async fn apply(client: &Client, files: &[&str]) -> Result<(), Failure> {

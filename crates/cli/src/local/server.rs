@@ -1,4 +1,4 @@
-//! The local cluster's process: API, controllers, scheduler, node and operator, until it is stopped.
+//! The local cluster's process: API, controllers, scheduler, node, operator and training service, until it is stopped.
 //!
 //! Started by `up`, in the background or, with `--foreground`, by the user. It holds the lock of the state directory
 //! for its lifetime; a second `up` detects it by that lock, not by a PID in a file.
@@ -22,9 +22,11 @@ use kube::api::Api;
 use kube::runtime::wait::{await_condition, conditions};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::home::{Home, unusable};
 use super::log;
+use super::service;
 use super::state::{Failures, State, process_started_ticks, write_private};
 use super::variables;
 use crate::SANDBOX;
@@ -130,27 +132,35 @@ async fn live(
             ));
         }
     };
-    let lived = until_told(home, &mut state, &cluster, &shutdown, tell).await;
+    let services = TaskTracker::new();
+    let lived = until_told(home, &mut state, &cluster, (&shutdown, &services), tell).await;
     tracing::info!("stopping");
     shutdown.cancel();
-    if tokio::time::timeout(STOP, cluster.stop()).await.is_err() {
+    services.close();
+    let stopped = async {
+        // Requests in progress still need the cluster.
+        services.wait().await;
+        cluster.stop().await;
+    };
+    if tokio::time::timeout(STOP, stopped).await.is_err() {
         tracing::warn!("shutdown has not finished after {} s", STOP.as_secs());
     }
     lived
 }
 
-/// Runs the operator unless it is left out, reports that jobs can be created, and records failures until the process
+/// Runs the operator unless it is left out, and the training service, reports that jobs can be created, and records failures until the process
 /// is asked to stop.
 async fn until_told(
     home: &Home,
     state: &mut State,
     cluster: &Cluster,
-    shutdown: &CancellationToken,
+    (shutdown, services): (&CancellationToken, &TaskTracker),
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
     if !state.no_operator {
         start_operator(cluster, shutdown).await?;
     }
+    state.service = Some(service::start(home, cluster, shutdown, services).await?);
     let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
     write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
     write_private(&home.port(), state.address.port().to_string().as_bytes())?;
@@ -352,6 +362,7 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, Pat
         pid,
         process_started_ticks: process_started_ticks(pid).unwrap_or(0),
         address: cluster.address(),
+        service: None,
         mode: kind.to_owned(),
         mode_reason: mode.as_ref().and_then(|mode| mode.reason.clone()),
         limits_not_enforced: mode.and_then(|mode| mode.limits.err()),

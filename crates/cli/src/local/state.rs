@@ -23,6 +23,18 @@ pub struct Failures {
     pub message: String,
 }
 
+/// Where the training service is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceState {
+    /// Its address.
+    pub url: String,
+    /// The file with the authority to trust for it.
+    pub certificate_authority: PathBuf,
+    /// The file with the administrator's token.
+    pub token: PathBuf,
+}
+
 /// The running cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,6 +46,9 @@ pub struct State {
     pub process_started_ticks: u64,
     /// The address of the API.
     pub address: SocketAddr,
+    /// The training service.
+    #[serde(default)]
+    pub service: Option<ServiceState>,
     /// The isolation mode of pods: `rootless`, `root`, `plain`.
     pub mode: String,
     /// Why no stronger mode is used.

@@ -53,6 +53,7 @@ fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -
     let mut fields = vec![
         ("State", styled(GOOD, "up")),
         ("Address", format!("https://{}", state.address)),
+        ("Service", state.service.as_ref().map_or_else(|| "-".to_owned(), |service| service.url.clone())),
         ("Up for", view::duration(std::time::Duration::from_secs(up))),
         ("Mode", mode),
         ("Limits", limits),
