@@ -16,6 +16,7 @@ mod main_job;
 mod many_workers;
 mod network;
 mod restart;
+mod service;
 mod unprivileged;
 mod users;
 mod worker_lost;
