@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use jobs::Kind;
+use jobs::{Kind, view};
 use kube::api::DynamicObject;
 use tokio::sync::watch;
 
@@ -46,17 +46,12 @@ pub struct Entry {
 impl Entry {
     /// Computes it from a job.
     pub fn of(object: &DynamicObject) -> Self {
-        let row = row::row(object);
+        let row = view::row(object);
+        let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
+        let row = row::of(row);
         let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
         let search = texts.map(|text| text.to_lowercase()).join("\n");
-        Self {
-            kind: Kind::of(object),
-            json: serde_json::to_vec(&row).unwrap_or_default().into(),
-            labels: row::labels(object),
-            created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            search,
-            row,
-        }
+        Self { kind, json: serde_json::to_vec(&row).unwrap_or_default().into(), labels, created, search, row }
     }
 
     /// Which job it is.

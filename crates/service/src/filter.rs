@@ -2,12 +2,11 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jobs::{Kind, pick};
-use kube::core::{Selector, SelectorExt as _};
+use jobs::Kind;
+use jobs::pick::{self, Labels};
 
 use crate::board::Entry;
 use crate::problem::Problem;
-use crate::selector;
 
 /// The longest text to search for.
 const LONGEST_TEXT: usize = 256;
@@ -45,7 +44,7 @@ pub struct Filter {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     text: String,
-    labels: Selector,
+    labels: Option<Labels>,
 }
 
 impl Filter {
@@ -71,9 +70,10 @@ impl Filter {
             since: moment("since", sent.since)?,
             until: moment("until", sent.until)?,
             text: sent.text.to_lowercase(),
-            labels: selector::parse(sent.labels).map_err(|fault| {
-                Problem::invalid("labels", fault, "write it as kubectl -l, e.g. team=vision")
-            })?,
+            labels: match sent.labels {
+                "" => None,
+                text => Some(Labels::read(text).map_err(|fault| Problem::invalid("labels", fault, ""))?),
+            },
         })
     }
 
@@ -84,7 +84,7 @@ impl Filter {
             || self.since.is_some()
             || self.until.is_some()
             || !self.text.is_empty()
-            || !self.labels.selects_all()
+            || self.labels.is_some()
     }
 
     /// Whether a job's namespace and kind are selected.
@@ -108,7 +108,7 @@ impl Filter {
             && (self.owner.is_empty() || self.owner == row.owner)
             && entry.created.map_or(self.since.is_none() && self.until.is_none(), in_time)
             && (self.text.is_empty() || entry.search.contains(&self.text))
-            && (self.labels.selects_all() || self.labels.matches(&entry.labels))
+            && self.labels.as_ref().is_none_or(|labels| labels.matches(&entry.labels))
     }
 }
 

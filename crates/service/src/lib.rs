@@ -26,7 +26,6 @@ mod metrics;
 mod board;
 mod filter;
 mod row;
-mod selector;
 mod watch;
 
 mod service;

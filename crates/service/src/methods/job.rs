@@ -6,7 +6,9 @@ use api::JobCondition;
 use jiff::Timestamp;
 use jobs::delete::Manner;
 use jobs::describe::{self, EventView, PodView};
-use jobs::{compare, delete, events, export, list, view};
+use jobs::export::{self, Inexpressible};
+use jobs::{compare, delete, events, list, view};
+use kube::api::DynamicObject;
 
 use super::source::yaml;
 use crate::call::proper;
@@ -129,22 +131,21 @@ pub async fn export_job(
     request: ExportJobRequest,
 ) -> Result<ExportJobResponse, Problem> {
     let kind = kind(&request.kind)?;
-    let write = match request.format.as_str() {
-        "" | "yaml" => yaml,
-        "json" => json,
+    let write: fn(&DynamicObject) -> Result<String, Inexpressible> = match request.format.as_str() {
+        "" | "yaml" => |job| Ok(yaml(&export::manifest(job))),
+        "json" => |job| Ok(format!("{:#}\n", export::manifest(job))),
+        "cli" => |job| Ok(export::shell(&export::command(&export::request(job)?))),
+        "python" => |job| Ok(export::python(&export::request(job)?)),
         _ => {
             let shown: String = request.format.chars().take(40).collect();
             let fault = format!("\"{}\" is not a format", shown.escape_debug());
-            return Err(Problem::invalid("format", fault, "use yaml or json"));
+            return Err(Problem::invalid("format", fault, "use yaml, json, cli or python"));
         }
     };
     let job = list::get(&caller.client, kind, &request.namespace, &request.name).await?;
+    let text = write(&job).map_err(|why| Problem::invalid("format", why.to_string(), "use yaml or json"))?;
     let format = if request.format.is_empty() { "yaml".to_owned() } else { request.format };
-    Ok(ExportJobResponse { format, text: write(&export::manifest(&job)) })
-}
-
-fn json(object: &serde_json::Value) -> String {
-    format!("{object:#}\n")
+    Ok(ExportJobResponse { format, text })
 }
 
 /// Compares jobs.
@@ -175,6 +176,7 @@ pub async fn compare_jobs(
     Ok(CompareJobsResponse {
         columns: comparison.columns,
         outcome: lines(comparison.outcome),
+        metrics: lines(comparison.metrics),
         differences: lines(comparison.differences),
     })
 }

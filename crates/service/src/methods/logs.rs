@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use jobs::logs::sieve::{MAX_CONTEXT, Wanted};
+use jobs::logs::sieve::{self, MAX_CONTEXT, Wanted};
 use jobs::logs::{self, Choice, Item, Logs, Which};
-use regex::RegexBuilder;
 
-use crate::contract::{LogItem, ReadLogsRequest};
+use crate::contract::{LogItem, LogOrigin, ReadLogsRequest};
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::{count, time};
 use crate::service::Service;
 
-/// The longest pattern, and the most memory that a compiled one may take.
-const LONGEST_PATTERN: usize = 1_000;
-const PATTERN_SIZE: usize = 1 << 20;
+/// The most states of pods to ask for.
+const MOST_STATES: usize = 20;
 
 /// Reads a job's output.
 pub async fn read_logs(
@@ -56,8 +54,20 @@ fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
     if request.tail.is_some_and(|tail| tail < 0) {
         return Err(Problem::invalid("tail", "is negative", "use 0 or more"));
     }
+    let level = Some(request.level.as_str()).filter(|level| !level.is_empty()).map(str::parse).transpose();
+    let level = level.map_err(|fault: String| Problem::invalid("level", fault, ""))?;
+    if request.state.len() > MOST_STATES {
+        return Err(Problem::invalid(
+            "state",
+            "has too many states",
+            format!("ask for {MOST_STATES} at most"),
+        ));
+    }
     Ok(Choice {
         which,
+        states: request.state.clone(),
+        split: request.split,
+        fold: request.fold,
         ranks: Some(ranks).filter(|ranks| !ranks.is_empty()),
         container: Some(request.container.clone()).filter(|container| !container.is_empty()),
         follow: request.follow,
@@ -67,6 +77,7 @@ fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
         wanted: Wanted {
             grep: pattern("grep", &request.grep)?,
             exclude: pattern("exclude", &request.exclude)?,
+            level,
             context,
         },
     })
@@ -76,14 +87,8 @@ fn pattern(field: &str, text: &str) -> Result<Option<regex::Regex>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    if text.len() > LONGEST_PATTERN {
-        let fault = format!("is longer than {LONGEST_PATTERN} bytes");
-        return Err(Problem::invalid(field, fault, "search for less"));
-    }
-    let built = RegexBuilder::new(text).size_limit(PATTERN_SIZE).build();
-    built
-        .map(Some)
-        .map_err(|error| Problem::invalid(field, error.to_string(), "see docs.rs/regex for the syntax"))
+    let built = sieve::pattern(text, false);
+    built.map(Some).map_err(|fault| Problem::invalid(field, fault, "send a regular expression"))
 }
 
 fn log_item(lines: &Logs, item: Item) -> LogItem {
@@ -94,9 +99,14 @@ fn log_item(lines: &Logs, item: Item) -> LogItem {
         ..LogItem::default()
     };
     match item {
-        Item::Line { pod, at, rank, text } => LogItem {
+        Item::Line { pod, at, rank, level, text, also } => LogItem {
             at: time(at),
             rank: rank.map(count),
+            level: level.map(|level| level.to_string()).unwrap_or_default(),
+            also: also
+                .iter()
+                .map(|origin| LogOrigin { pod: origin.pod.to_string(), rank: origin.rank.map(count) })
+                .collect(),
             evidence: lines.is_evidence(&text),
             ..of("line", &pod, text)
         },

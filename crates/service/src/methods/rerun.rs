@@ -68,5 +68,5 @@ fn changes(new_name: &str, set: &[String], dry_run: bool) -> Result<Rerun, Probl
         })
         .collect();
     let name = Some(new_name.to_owned()).filter(|name| !name.is_empty());
-    Ok(Rerun { name, replace: None, settings: settings?, dry_run })
+    Ok(Rerun { name, settings: settings?, dry_run, ..Rerun::default() })
 }

@@ -184,6 +184,11 @@ async fn jobs_are_run_again_copied_compared_and_exported() {
     let exported = stage.get(&format!("{JOBS}/mpijob/b/export?format=json"), JANE).await.json();
     let manifest: Value = serde_json::from_str(exported["text"].as_str().unwrap()).unwrap();
     assert_eq!(manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"], 3);
+    stage.rest("POST", JOBS, JANE, Some(json!({ "spec": spec("simple") }))).await;
+    for (format, text) in [("cli", "odh training create mpijob simple"), ("python", "MPIJobSpec(")] {
+        let exported = stage.get(&format!("{JOBS}/mpijob/simple/export?format={format}"), JANE).await;
+        assert!(exported.text.contains(text), "{format}: {}", exported.text);
+    }
 }
 
 #[tokio::test]
