@@ -1,6 +1,8 @@
 //! Generates from the contract (`proto/`): the messages, the gRPC service, the adapters that connect each method to both
 //! protocols, the OpenAPI document and the page that shows it.
 
+#![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
+
 mod adapters;
 mod contract;
 mod json_schema;

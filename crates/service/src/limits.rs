@@ -104,7 +104,8 @@ impl Drop for Place {
 fn too_many(message: String, wait: Duration) -> Problem {
     let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
         .hint("wait as long as Retry-After says; for live data, use the stream");
-    problem.retry_after = Some(wait);
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    problem.retry_after_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     problem
 }
 
@@ -118,7 +119,7 @@ mod tests {
         assert!(limits.request("jane").is_ok() && limits.request("jane").is_ok());
         let refused = limits.request("jane").unwrap_err();
         assert_eq!(refused.status, 429);
-        assert!(refused.retry_after.unwrap() <= Duration::from_secs(1));
+        assert_eq!(refused.retry_after_seconds, 1);
         assert!(limits.request("joe").is_ok());
     }
 

@@ -1,8 +1,6 @@
 //! The only error of this crate: a problem document (RFC 9457) over REST, and a status with the same in its details over
 //! gRPC.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use jobs::{Class, Error};
 use prost::Message;
@@ -25,8 +23,8 @@ pub struct Problem {
     pub fields: Vec<contract::FieldFault>,
     /// What to do.
     pub hint: String,
-    /// When to try again.
-    pub retry_after: Option<Duration>,
+    /// The seconds after which to try again; 0 if that is not known.
+    pub retry_after_seconds: u32,
 }
 
 impl Problem {
@@ -39,7 +37,7 @@ impl Problem {
             message: message.into(),
             fields: Vec::new(),
             hint: String::new(),
-            retry_after: None,
+            retry_after_seconds: 0,
         }
     }
 
@@ -93,7 +91,7 @@ impl Problem {
     /// The cluster or this service cannot answer now.
     pub fn unavailable(message: impl Into<String>) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", message);
-        problem.retry_after = Some(Duration::from_secs(1));
+        problem.retry_after_seconds = 1;
         problem
     }
 
@@ -183,7 +181,7 @@ impl From<Error> for Problem {
             });
         }
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-            problem.retry_after = Some(Duration::from_secs(1));
+            problem.retry_after_seconds = 1;
         }
         problem
     }

@@ -108,9 +108,8 @@ pub fn refuse(problem: &Problem) -> Response<Body> {
     if problem.status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    if let Some(wait) = problem.retry_after {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    if problem.retry_after_seconds > 0 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(problem.retry_after_seconds));
     }
     response
 }

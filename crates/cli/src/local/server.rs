@@ -160,7 +160,7 @@ async fn until_told(
     if !state.no_operator {
         start_operator(cluster, shutdown).await?;
     }
-    state.service = Some(service::start(home, cluster, shutdown, services).await?);
+    state.service = Some(Box::new(service::start(home, cluster, shutdown, services).await?));
     let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
     write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
     write_private(&home.port(), state.address.port().to_string().as_bytes())?;

@@ -48,7 +48,7 @@ pub struct State {
     pub address: SocketAddr,
     /// The training service.
     #[serde(default)]
-    pub service: Option<ServiceState>,
+    pub service: Option<Box<ServiceState>>,
     /// The isolation mode of pods: `rootless`, `root`, `plain`.
     pub mode: String,
     /// Why no stronger mode is used.

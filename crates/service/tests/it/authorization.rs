@@ -139,7 +139,7 @@ async fn over_rest(
         }
     }
     let path = format!("{path}?{}", query.join("&"));
-    let body = method.body.then(|| Value::Object(body));
+    let body = method.body.then_some(Value::Object(body));
     // A stream does not end: its status says enough.
     match stage.open(request(method.verb, &path, token, body)).await.status().as_u16() {
         401 => "unknown",

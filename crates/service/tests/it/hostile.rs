@@ -83,8 +83,17 @@ async fn bodies_that_cannot_be_read_are_refused_with_a_reason() {
 #[tokio::test]
 async fn wrong_values_of_every_parameter_are_refused_and_break_nothing() {
     let stage = Stage::new().await;
-    let values =
-        ["", "-1", "99999999999999999999", "%00", "%ff", "a%20b", "%27%22%3Cscript%3E", "%F0%9F%92%A5", "..%2f"];
+    let values = [
+        "",
+        "-1",
+        "99999999999999999999",
+        "%00",
+        "%ff",
+        "a%20b",
+        "%27%22%3Cscript%3E",
+        "%F0%9F%92%A5",
+        "..%2f",
+    ];
     let long = "x".repeat(8_000);
     for method in METHODS.iter().filter(|method| !method.body) {
         let path =
