@@ -81,14 +81,19 @@ fn a_hundred_mebibytes_pass_both_ways_in_little_memory() {
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let sent = block.clone();
-    let writer = thread::spawn(move || (0..LARGE / sent.len()).for_each(|_| stdin.write_all(&sent).unwrap()));
+    let writer = thread::spawn(move || {
+        (0..LARGE / sent.len()).for_each(|_| stdin.write_all(&sent).unwrap());
+        stdin
+    });
     let mut received = vec![0; block.len()];
     for index in 0..LARGE / block.len() {
         stdout.read_exact(&mut received).unwrap();
         assert!(received == block, "block {index} is not what was sent");
     }
-    writer.join().unwrap();
+    // Open until here: the call ends with its input, and a process that has ended says nothing of its memory.
+    let stdin = writer.join().unwrap();
     let peaks = [peak_memory_kib(pid_of(&child)), peak_memory_kib(job.pid(0))];
+    drop(stdin);
     assert_eq!(stdout.read(&mut received).unwrap(), 0);
     assert!(child.wait().unwrap().success());
     assert!(peaks.iter().all(|peak| *peak < MEMORY_LIMIT_KIB), "{peaks:?} KiB");
