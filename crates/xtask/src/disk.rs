@@ -47,11 +47,12 @@ pub fn advice_if_full() -> Option<String> {
     })
 }
 
-/// Returns what this user may still write to the disk of `target/`, in MiB, if `df` can say.
+/// Returns what this user may still write to the disk of `target/`, in MiB, if `stat` can say.
 fn free() -> Option<u64> {
     let folder = existing(steps::target());
-    let shown = steps::output_of("df", &["--output=avail", "--block-size=1M", folder.to_str()?])?;
-    shown.lines().last()?.trim().parse().ok()
+    let shown = steps::output_of("stat", &["--file-system", "--format=%a %S", folder.to_str()?])?;
+    let (blocks, block_bytes) = shown.split_once(' ')?;
+    Some(blocks.parse::<u64>().ok()?.saturating_mul(block_bytes.parse().ok()?) >> 20)
 }
 
 /// Returns the nearest folder that exists: the first run has no `target/` where it is set to another disk.
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn a_task_that_fits_may_run_and_one_that_does_not_says_how_much_is_missing() {
         assert!(check(Room { first: 1, left: "nothing-of-this-name" }).is_ok());
-        let stop = check(Room { first: u64::MAX / 16, left: "nothing-of-this-name" }).err().unwrap();
+        let stop = check(Room { first: 1 << 40, left: "nothing-of-this-name" }).err().unwrap();
         assert!(stop.what.contains(" free; this task needs about "), "{}", stop.what);
         assert!(stop.advice.unwrap().contains("CARGO_TARGET_DIR"));
     }
