@@ -156,6 +156,12 @@ pub fn read_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds, or a duration like 30s, 10m or 1h30m".to_owned())
 }
 
+/// Parses `NAME=VALUE`.
+pub fn read_pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// Rewrites the command line as if this program had been called by its own name: `kubectl odh training list` starts
 /// `kubectl-odh-training list`, and `kubectl-odh` is kubectl's name for this program.
 pub fn called_by_kubectl(mut words: Vec<OsString>) -> Vec<OsString> {

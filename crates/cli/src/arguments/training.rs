@@ -17,7 +17,7 @@ use super::verbs::{
     CloneJob, Compare, Ending, Events, Exec, Explain, Export, Preflight, Resume, Retry, Several,
     SupportBundle, Suspend, TemplateVerb,
 };
-use super::{Output, read_duration};
+use super::{Output, read_duration, read_pair};
 use crate::job_names;
 use crate::settings;
 
@@ -233,11 +233,6 @@ pub struct Flags {
     /// Command to run on every rank
     #[arg(last = true, conflicts_with = "file", value_name = "COMMAND")]
     pub args: Vec<String>,
-}
-
-pub(super) fn read_pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn read_claim(text: &str) -> Result<(String, String), String> {

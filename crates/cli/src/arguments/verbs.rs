@@ -8,7 +8,7 @@ use clap_complete::ArgValueCompleter;
 use jobs::setting::Setting;
 
 use super::target::{Kind, Target};
-use super::{Output, read_duration};
+use super::{Output, read_duration, read_pair};
 use crate::job_names;
 use crate::settings;
 
@@ -351,7 +351,7 @@ pub struct TemplateUse {
     #[arg(long, value_name = "NUMBER")]
     pub version: Option<u32>,
     /// Value of one of the template's parameters; repeatable
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = super::training::read_pair)]
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub parameters: Vec<(String, String)>,
     /// How to make it.
     #[command(flatten)]
