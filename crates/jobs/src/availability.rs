@@ -126,13 +126,7 @@ pub fn availability(job: &MPIJob, namespace: &str, seen: &Snapshot, now: Timesta
                 findings.extend(line.shortage(&amounts, seen, now));
                 queue = Some(line.room());
             }
-            None => findings.push(waits(
-                format!(
-                    "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
-                ),
-                "list the queues: kubectl get localqueues",
-                Some(Estimate::Unknown),
-            )),
+            None => findings.push(queue::missing(name, namespace, Some(Estimate::Unknown))),
         }
     }
     let free = room.capacity.as_ref().and_then(plan::Capacity::free);

@@ -284,16 +284,7 @@ async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(Loc
             let job = Kind::MpiJob.job(namespace, job.metadata.name.as_deref().unwrap_or_default());
             waiting(name, queue, job)
         }
-        LocalQueue::Missing => Some(Finding {
-            weight: Weight::Waits,
-            reason: Cause::QuotaExceeded,
-            wait: None,
-            message: format!(
-                "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
-            ),
-            advice: Advice::from("choose one of the queues of the namespace")
-                .with(Action::ListQueues { namespace: namespace.to_owned() }),
-        }),
+        LocalQueue::Missing => Some(queue::missing(name, namespace, None)),
         LocalQueue::Unserved => Some(Finding {
             weight: Weight::Waits,
             reason: Cause::QuotaExceeded,

@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use diagnosis::Cause;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use paging::MOST_PAGES;
-use plan::QueuePlace;
+use plan::{Action, Advice, Estimate, Finding, QueuePlace, Weight};
 use serde_json::Value;
 
 use crate::kind::LABEL_QUEUE;
@@ -186,6 +187,20 @@ fn condition<'w>(workload: &'w DynamicObject, type_: &str) -> Option<(&'w str, &
     let conditions = workload.data.pointer("/status/conditions")?.as_array()?;
     let found = conditions.iter().find(|condition| condition["type"] == type_)?;
     Some((found["status"].as_str()?, found["message"].as_str().unwrap_or_default()))
+}
+
+/// What is wrong with a job whose queue does not exist, and how long it would wait.
+pub(crate) fn missing(name: &str, namespace: &str, wait: Option<Estimate>) -> Finding {
+    Finding {
+        weight: Weight::Waits,
+        reason: Cause::QuotaExceeded,
+        wait,
+        message: format!(
+            "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
+        ),
+        advice: Advice::from("choose one of the queues of the namespace")
+            .with(Action::ListQueues { namespace: namespace.to_owned() }),
+    }
 }
 
 #[cfg(test)]
