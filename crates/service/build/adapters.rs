@@ -103,24 +103,33 @@ fn grpc(code: &mut String, contract: &Contract) {
 }
 
 fn rest(code: &mut String, contract: &Contract) {
-    let _ = writeln!(
-        code,
-        "/// Returns the routes of all methods.\npub fn routes(service: &Arc<Service>) -> axum::Router {{\nlet router = axum::Router::new();"
-    );
     for (at, method) in contract.methods.iter().enumerate() {
         let function = snake(&method.name);
         let adapter = if method.streams { "stream" } else { "unary" };
         let _ = writeln!(
             code,
-            "let shared = service.clone();
-            let router = router.route(METHODS[{at}].path, axum::routing::on(axum::routing::MethodFilter::{}, move |request: axum::extract::Request| {{
-                let shared = shared.clone();
-                async move {{ rest::{adapter}::<{}, {}, _, _, _>(&shared, &METHODS[{at}], request, methods::{function}).await }}
-            }}));",
+            "fn route_{function}(router: axum::Router, service: &Arc<Service>) -> axum::Router {{
+                let shared = service.clone();
+                router.route(METHODS[{at}].path, axum::routing::on(axum::routing::MethodFilter::{}, move |request: axum::extract::Request| {{
+                    let shared = shared.clone();
+                    async move {{ rest::{adapter}::<{}, {}, _, _, _>(&shared, &METHODS[{at}], request, methods::{function}).await }}
+                }}))
+            }}",
             method.verb, method.input, method.output
         );
     }
-    let _ = writeln!(code, "router\n}}");
+    let routes: Vec<String> =
+        contract.methods.iter().map(|method| format!("route_{}", snake(&method.name))).collect();
+    let _ = writeln!(
+        code,
+        "/// Returns the routes of all methods.
+        pub fn routes(service: &Arc<Service>) -> axum::Router {{
+            let routes: [fn(axum::Router, &Arc<Service>) -> axum::Router; {}] = [{}];
+            routes.into_iter().fold(axum::Router::new(), |router, route| route(router, service))
+        }}",
+        routes.len(),
+        routes.join(", ")
+    );
 }
 
 /// `ListJobs` → `list_jobs`.
