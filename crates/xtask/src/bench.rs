@@ -27,7 +27,11 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     machine::prepare_for_tests()?;
     let environment = environment::examples()?;
     let odh = build::programs(Profile::Release)?;
-    for (name, package, example) in [("api", "cluster", "api_load"), ("cli", "cli", "bench_stage")] {
+    for (name, package, example) in [
+        ("api", "cluster", "api_load"),
+        ("cli", "cli", "bench_stage"),
+        ("service", "service", "bench_service"),
+    ] {
         if names.is_empty() || names.contains(&name) {
             steps::cargo(&["build", "--release", "--package", package, "--example", example])?;
         }
