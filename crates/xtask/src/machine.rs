@@ -15,13 +15,13 @@ pub fn is_root() -> bool {
 
 /// Ensures that this machine can run the main job. Returns the `PATH` to run it with.
 pub fn prepare_for_demo() -> Result<PathBuf, Stop> {
-    disk::check(Room { first: 5_120, left: "debug/odh" })?;
+    disk::check(Room { first: 6_144, left: "debug/odh" })?;
     prepare("demo", &[needs::DEMO])
 }
 
 /// Ensures that this machine can run every test. Returns the `PATH` to run them with.
 pub fn prepare_for_tests() -> Result<PathBuf, Stop> {
-    disk::check(Room { first: 14_336, left: "test-times.tsv" })?;
+    disk::check(Room { first: 16_384, left: "test-times.tsv" })?;
     prepare("tests", &[needs::DEMO, needs::TESTS])
 }
 
