@@ -19,16 +19,20 @@ struct Migration {
     down_postgres: &'static str,
 }
 
+impl Migration {
+    /// A step that is the same in both databases.
+    const fn for_both(number: i64, up: &'static str, down: &'static str) -> Self {
+        Self { number, up, down, up_sqlite: "", up_postgres: "", down_postgres: "" }
+    }
+}
+
 /// The migrations, numbered without gaps from 1.
 const ALL: &[Migration] = &[
-    Migration {
-        number: 1,
-        up: include_str!("../../migrations/0001_jobs.up.sql"),
-        down: include_str!("../../migrations/0001_jobs.down.sql"),
-        up_sqlite: "",
-        up_postgres: "",
-        down_postgres: "",
-    },
+    Migration::for_both(
+        1,
+        include_str!("../../migrations/0001_jobs.up.sql"),
+        include_str!("../../migrations/0001_jobs.down.sql"),
+    ),
     Migration {
         number: 2,
         up: include_str!("../../migrations/0002_audit.up.sql"),
@@ -37,30 +41,21 @@ const ALL: &[Migration] = &[
         up_postgres: include_str!("../../migrations/0002_audit.up.postgres.sql"),
         down_postgres: include_str!("../../migrations/0002_audit.down.postgres.sql"),
     },
-    Migration {
-        number: 3,
-        up: include_str!("../../migrations/0003_usage.up.sql"),
-        down: include_str!("../../migrations/0003_usage.down.sql"),
-        up_sqlite: "",
-        up_postgres: "",
-        down_postgres: "",
-    },
-    Migration {
-        number: 4,
-        up: include_str!("../../migrations/0004_notifications.up.sql"),
-        down: include_str!("../../migrations/0004_notifications.down.sql"),
-        up_sqlite: "",
-        up_postgres: "",
-        down_postgres: "",
-    },
-    Migration {
-        number: 5,
-        up: include_str!("../../migrations/0005_logs.up.sql"),
-        down: include_str!("../../migrations/0005_logs.down.sql"),
-        up_sqlite: "",
-        up_postgres: "",
-        down_postgres: "",
-    },
+    Migration::for_both(
+        3,
+        include_str!("../../migrations/0003_usage.up.sql"),
+        include_str!("../../migrations/0003_usage.down.sql"),
+    ),
+    Migration::for_both(
+        4,
+        include_str!("../../migrations/0004_notifications.up.sql"),
+        include_str!("../../migrations/0004_notifications.down.sql"),
+    ),
+    Migration::for_both(
+        5,
+        include_str!("../../migrations/0005_logs.up.sql"),
+        include_str!("../../migrations/0005_logs.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.
