@@ -36,7 +36,7 @@ pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
 /// `isolated`: the job's pods accept connections only from one another.
 pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-policy";
 /// On a job: the user who created it, written by whatever creates it on the user's behalf. It is information, not
-/// evidence: whoever may write the job may write it too.
+/// evidence: anyone who may write the job may write it too.
 pub const ANNOTATION_OWNER: &str = "training.opendatahub.io/owner";
 /// Volcano's annotation for the queue of a job whose scheduling policy names none.
 pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";

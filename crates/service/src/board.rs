@@ -2,7 +2,7 @@
 //!
 //! Rows come from the watches; each is computed and written as JSON once, however many requests show it. A reader of
 //! the changes remembers only a position: one that falls behind gets the newest state of each job that changed, or, if
-//! the history no longer reaches back, is told to start again. So slow readers cost nothing.
+//! the history no longer reaches back, has to start again. So slow readers cost nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

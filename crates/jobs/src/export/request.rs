@@ -223,7 +223,7 @@ mod tests {
         #[test]
         fn every_job_that_a_request_built_has_a_request_that_builds_it(wanted in requests()) {
             let job = build(&wanted).unwrap();
-            // Mounting one claim twice gives two volumes of one claim, which are told apart by their names only.
+            // Mounting one claim twice gives two volumes of one claim that differ only in their names.
             let found = request(&object(&job)).unwrap();
             prop_assert_eq!(flat(&build(&found).unwrap()), flat(&job));
         }

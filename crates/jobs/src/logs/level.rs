@@ -20,7 +20,7 @@ const MAX_RANKS: usize = 65_536;
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Level {
-    /// Details for whoever looks for a fault; also `TRACE`.
+    /// Details for finding a fault; also `TRACE`.
     Debug,
     /// What happens.
     Info,

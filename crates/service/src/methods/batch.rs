@@ -83,8 +83,8 @@ pub async fn batch_jobs(
     Ok(BatchJobsResponse { results, failed })
 }
 
-/// The jobs named, or those that match. A filter that selects everything is no selection: whoever wants to delete all
-/// jobs of a namespace names them.
+/// The jobs named, or those that match. A filter that selects everything is no selection: to delete all
+/// jobs of a namespace, name them.
 async fn selected(
     service: &Service,
     caller: &Caller,
