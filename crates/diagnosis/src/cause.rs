@@ -232,6 +232,12 @@ causes! {
         message: "MPI communication failure – check NetworkPolicies: {host|a Worker} cannot connect back to {peer|the Launcher}",
         suggestion: "Allow traffic from the Workers to the Launcher on all ports in the namespace's NetworkPolicies: MPI's daemons and rendezvous listen there on ports chosen at run time.",
     }
+    PythonException: User, Undecided, AfterStart {
+        title: "A Python exception stopped one rank, and the others wait for it",
+        meaning: "A rank ended with an exception that nothing caught. Python then waits in MPI_Finalize for the other ranks, and they wait for a message from this rank: the job would hang until somebody ends it.",
+        message: "{who|A rank} raised {name|an exception}{path|}, and nothing has been printed since: the other ranks are waiting for it",
+        suggestion: "Correct the program where the traceback says. Start it with python -m mpi4py (python -m mpi4py train.py): an uncaught exception then ends the whole job at once, and its exit code is reported.",
+    }
     SilentHang: User, Undecided, AfterStart {
         title: "The job is silent",
         meaning: "Nothing has been printed for a while and no error either. Connections whose packets are dropped look like this, and so does a deadlock; a program that computes without printing does, too: silence alone does not fail a job.",
@@ -347,10 +353,16 @@ causes! {
         suggestion: "Create it in the job's namespace, or correct its name in the pod template.",
     }
     AdmissionRefused: User, Undecided, BeforeStart {
-        title: "A policy refuses the pods",
-        meaning: "Pod Security, a security context constraint (OpenShift) or an admission webhook does not let the pods be created.",
+        title: "The API server or a policy refuses the pods",
+        meaning: "Pod Security, a security context constraint (OpenShift), an admission webhook or the API server's own validation does not let the pods be created.",
         message: "A policy refuses the job's pods: {reason|see the evidence}",
         suggestion: "Adjust the pod template to the policy (runAsNonRoot, no privileged containers, no host paths, drop all capabilities); the launch agent needs no privileges.",
+    }
+    Cancelled: Nobody, Useless, AfterStart {
+        title: "The job was cancelled",
+        meaning: "A person has cancelled the job: its Workers were deleted, and its record and the Launcher's output stay.",
+        message: "The job was cancelled",
+        suggestion: "Nothing has to be done; to run it again, retry the job.",
     }
     Unknown: User, Undecided, AfterStart {
         title: "The cause is not known",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cause::Cause;
 use super::facts::Facts;
-use super::judge::{Candidate, Judgement, Material};
+use super::judge::{Candidate, Judgement, Material, Traceback, last_traceback};
 use super::lines::{Line, escaped};
 use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
@@ -12,8 +12,6 @@ use super::{Confidence, Diagnosis, Ending, Evidence};
 
 /// The maximum number of evidence lines in a diagnosis.
 const MAX_EVIDENCE: usize = 6;
-/// A program's last exception is searched for in this many lines at the end.
-const CLUE_LINES: usize = 2000;
 /// The note that a message gets if the program itself may have printed the evidence.
 const WEAK: &str = " (weak evidence: the program itself may have printed these lines)";
 
@@ -32,6 +30,7 @@ pub(crate) fn explain(
             let message = Cause::WrongMpi.texts().message.to_owned();
             Some(diagnosis(Cause::WrongMpi, *confidence, evidence, None, message, None))
         }
+        Judgement::Raised(traceback) => Some(raised(*traceback, material, facts)),
         Judgement::Ended(cause, message, confidence) => {
             let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
                 .then(|| exception(material.lines))
@@ -124,6 +123,32 @@ fn found(
     evidence.extend(clue.map(quote));
     evidence.extend(same.iter().map(|other| quote(&lines[other.at])));
     diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rule.advice)
+}
+
+/// An exception in one rank for which the others wait: which, where, and the traceback's last lines.
+fn raised(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Diagnosis {
+    let Traceback { begin, exception } = traceback;
+    let lines = &material.lines[begin..=exception];
+    let last = &material.lines[exception];
+    let place = lines.iter().rev().find_map(|line| place(&line.text));
+    let mut values = BTreeMap::from([("name".to_owned(), last.text.trim().to_owned())]);
+    values.extend(place.map(|place| ("path".to_owned(), format!(" ({place})"))));
+    if let Some(rank) = last.rank {
+        values.extend([("rank".to_owned(), rank.to_string()), ("who".to_owned(), format!("Rank {rank}"))]);
+    }
+    let worker = worker(&values, material.lines, facts);
+    let message = fill(Cause::PythonException.texts().message, &values);
+    let from = lines.len().saturating_sub(MAX_EVIDENCE);
+    let evidence = lines[from..].iter().map(quote).collect();
+    diagnosis(Cause::PythonException, Confidence::Medium, evidence, worker, message, None)
+}
+
+/// The file and the line in a frame of a Python traceback: `train.py, line 9`.
+fn place(line: &str) -> Option<String> {
+    let (file, rest) = line.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
+    let number =
+        rest.split(|letter: char| !letter.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
+    Some(format!("{file}, line {number}"))
 }
 
 /// Removes duplicate lines, and those beyond the maximum.
@@ -232,15 +257,7 @@ fn with_clue(message: String, clue: Option<&Line<'_>>) -> String {
 
 /// The last line of a program's last Python traceback.
 fn exception<'a>(lines: &'a [Line<'a>]) -> Option<&'a Line<'a>> {
-    let from = lines.len().saturating_sub(CLUE_LINES);
-    let begin = from
-        + lines[from..].iter().rposition(|line| line.text.contains("Traceback (most recent call last)"))?;
-    lines[begin + 1..].iter().find(|line| {
-        let name = line.text.split(':').next().unwrap_or_default();
-        !line.text.starts_with([' ', '\t'])
-            && name.contains(|letter: char| letter.is_ascii_uppercase())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
-    })
+    last_traceback(lines).map(|traceback| &lines[traceback.exception])
 }
 
 /// Fills in a template's values: `{name|default text}`.

@@ -11,10 +11,19 @@ use super::{Confidence, Ending};
 
 /// Seconds of silence of a running launcher before the silence is reported.
 pub const STALL_SECONDS: u64 = 10;
+/// Seconds of silence after an uncaught exception before the other ranks count as waiting.
+const EXCEPTION_SECONDS: u64 = 3;
+/// The lines that other ranks may print after an exception before they count as going on: few at first, and more once
+/// they have been silent for [`LONG_SILENCE_SECONDS`].
+const LINES_AFTER_EXCEPTION: usize = 2;
+const LINES_BEFORE_LONG_SILENCE: usize = 10;
+const LONG_SILENCE_SECONDS: u64 = 30;
 /// A running job that has printed this many lines since a finding has evidently recovered from it.
 const LINES_AFTER: usize = 50;
 /// A finding with a lower score names no cause.
 const LEAST: i32 = 20;
+/// A program's last traceback is searched for in this many lines at the end.
+const TRACEBACK_LINES: usize = 2000;
 /// From this score on, a finding counts even if the launcher still runs or its end is unknown.
 const FIRM: i32 = 45;
 /// The penalty for a launcher's message that carries a rank's tag, or belongs to a phase that was evidently passed.
@@ -46,6 +55,8 @@ pub(crate) enum Judgement<'a> {
     Found(Candidate<'a>, Confidence),
     /// The processes did not find each other; has the lines that show it.
     Lonely(Vec<usize>, Confidence),
+    /// A rank raised an exception that nothing caught, and the others wait for it; has the traceback's lines.
+    Raised(Traceback),
     /// Only the ending gives a hint: cause and message.
     Ended(Cause, String, Confidence),
 }
@@ -71,6 +82,10 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     }
     if material.ending == Ending::Exited(0) {
         return Judgement::Nothing;
+    }
+    let best_is_firm = best.is_some_and(|best| !best.weak && best.finding.rule.cause != Cause::Unknown);
+    if let Some(raised) = raised(material).filter(|_| !best_is_firm) {
+        return Judgement::Raised(raised);
     }
     if let Some(best) = best.filter(|best| best.finding.rule.cause != Cause::Unknown) {
         return Judgement::Found(best.clone(), confidence(best, &candidates));
@@ -165,6 +180,43 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
             candidate.score >= LEAST && rule.cause != Cause::Terminated && (recent || !candidate.weak)
         }
     }
+}
+
+/// The lines of a Python traceback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traceback {
+    /// The index of its heading.
+    pub begin: usize,
+    /// The index of its last line, which names the exception.
+    pub exception: usize,
+}
+
+/// The last Python traceback in the lines.
+pub(crate) fn last_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
+    let from = lines.len().saturating_sub(TRACEBACK_LINES);
+    let begin = from
+        + lines[from..].iter().rposition(|line| line.text.contains("Traceback (most recent call last)"))?;
+    let exception = lines[begin + 1..].iter().position(|line| {
+        let name = line.text.split(':').next().unwrap_or_default();
+        !line.text.starts_with([' ', '\t'])
+            && name.contains(|letter: char| letter.is_ascii_uppercase())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
+    })?;
+    Some(Traceback { begin, exception: begin + 1 + exception })
+}
+
+/// The traceback with which the output of a running job ends. An exception that the program handles is followed by more
+/// output, or the next look withdraws the diagnosis.
+fn raised(material: &Material<'_>) -> Option<Traceback> {
+    let Ending::Running { silent_seconds } = material.ending else { return None };
+    let found = last_traceback(material.lines).filter(|_| silent_seconds >= EXCEPTION_SECONDS)?;
+    let after = material.lines.len() - 1 - found.exception;
+    let interrupted = material.lines[found.exception].text.starts_with("KeyboardInterrupt");
+    let most = match silent_seconds {
+        ..LONG_SILENCE_SECONDS => LINES_AFTER_EXCEPTION,
+        _ => LINES_BEFORE_LONG_SILENCE,
+    };
+    (after <= most && !interrupted).then_some(found)
 }
 
 fn lonely<'a>(material: &Material<'a>, best: Option<&Candidate<'_>>) -> Option<Judgement<'a>> {

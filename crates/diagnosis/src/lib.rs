@@ -14,6 +14,7 @@ mod explain;
 mod facts;
 mod guide;
 mod judge;
+mod last_words;
 mod lines;
 mod pods;
 mod rules;
@@ -32,6 +33,7 @@ pub use explain::no_node_can_take;
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
 pub use judge::STALL_SECONDS;
+pub use last_words::last_words;
 pub use lines::{as_evidence, rank_of};
 pub use pods::{
     FailedRun, PodFailure, failed_run, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker,

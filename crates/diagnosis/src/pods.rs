@@ -89,7 +89,7 @@ pub fn of_worker(pod: &Pod) -> PodFailure {
         PodFailure::new(
             Cause::WorkerLost,
             message,
-            "read the Worker's log: the Worker runs only as long as its first process",
+            "Read the Worker's log: the Worker runs only as long as its first process. If its node or cluster was stopped meanwhile, run the job again.",
         )
     });
     failure.container = Some(container);
@@ -139,7 +139,7 @@ fn of_container(pod: &Pod, name: &str) -> Option<Diagnosis> {
 const START_FAILURES: [&str; 5] =
     ["StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError", "InvalidImageName"];
 
-const WORKER_GONE: &str = "if nobody deleted it, look at its node's events; then run the job again";
+const WORKER_GONE: &str = "If nobody deleted it, look at its node's events; then run the job again.";
 
 /// Returns the failure of a Worker's pod that is gone or being deleted.
 #[must_use]
@@ -211,10 +211,13 @@ pub fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
         Some("PreemptionByScheduler") => Some(PodFailure::new(
             Cause::Preempted,
             told("its pod made room for one of higher priority"),
-            "give the job a higher priority class, or run it when there is room",
+            "Give the job a higher priority class, or run it when there is room.",
         )),
         Some("DeletionByTaintManager" | "DeletionByPodGC") => {
             Some(PodFailure::new(Cause::NodeLost, told("its node was lost"), RUN_AGAIN))
+        }
+        Some("EvictionByEvictionAPI") => {
+            Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), DRAINED))
         }
         _ => Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), FREE_THE_NODE)),
     }
@@ -228,8 +231,10 @@ pub fn lost_with_node(node: &str, told: &str) -> PodFailure {
 }
 
 const FREE_THE_NODE: &str =
-    "lower what the pod uses beyond its requests, or raise its requests; then run the job again";
-const RUN_AGAIN: &str = "nothing is wrong with the job: run it again";
+    "Lower what the pod uses beyond its requests, or raise its requests; then run the job again.";
+const RUN_AGAIN: &str = "Nothing is wrong with the job: run it again.";
+const DRAINED: &str =
+    "Nothing is wrong with the job: its node was drained, or an administrator evicted the pod. Run it again.";
 
 fn out_of_memory(pod: &Pod, container: &str, ended: &ContainerStateTerminated) -> Option<PodFailure> {
     let found = of_container(pod, container).filter(|_| ended.reason.as_deref() == Some("OOMKilled"))?;

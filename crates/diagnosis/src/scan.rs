@@ -164,7 +164,7 @@ const DASHES: [usize; 3] = [60, 66, 74];
 const EQUALS: [usize; 1] = [83];
 
 /// Whether the line is a rule of dashes or equals signs, which ends a help text.
-fn is_frame(line: &Line<'_>) -> bool {
+pub(crate) fn is_frame(line: &Line<'_>) -> bool {
     let text = line.text.trim();
     let is_rule = |letter: u8, lengths: &[usize]| {
         lengths.contains(&text.len()) && text.bytes().all(|byte| byte == letter)

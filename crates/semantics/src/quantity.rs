@@ -124,6 +124,21 @@ impl Quantity {
         divide_up(self.nanos, NANOS)
     }
 
+    /// Writes an amount of bytes as people do, in the largest unit with at least one of it: `23.5Gi`, `100Gi`, `512Mi`.
+    #[must_use]
+    pub fn in_bytes(&self) -> String {
+        let tenths = self.units().unsigned_abs().saturating_mul(10);
+        let unit = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+        let fits = unit.into_iter().find(|(_, power)| tenths >= 10_u128 << power);
+        let (suffix, power) = fits.unwrap_or(("", 0));
+        let rounded = (tenths + (1_u128 << power) / 2) >> power;
+        let sign = if self.is_negative() { "-" } else { "" };
+        match rounded % 10 {
+            0 => format!("{sign}{}{suffix}", rounded / 10),
+            tenth => format!("{sign}{}.{tenth}{suffix}", rounded / 10),
+        }
+    }
+
     /// Returns whether the amount is negative.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
@@ -301,6 +316,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn bytes_are_written_in_units_for_people() {
+        for (text, written) in [
+            ("24684092Ki", "23.5Gi"),
+            ("100Gi", "100Gi"),
+            ("512Mi", "512Mi"),
+            ("1023", "1023"),
+            ("1536", "1.5Ki"),
+            ("0", "0"),
+        ] {
+            assert_eq!(text.parse::<Quantity>().unwrap().in_bytes(), written, "{text}");
+        }
+    }
 
     #[test]
     fn the_canonical_form_matches_upstream() {

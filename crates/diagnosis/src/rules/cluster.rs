@@ -164,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
         "pod train-worker-1: container mpi waiting: InvalidImageName: Failed to apply default image tag \"Train:1\": couldn't parse image name",
     )
     .by(Speaker::Cluster)
-    .says("Failed to pull image '{image|}': this is no image name"),
+    .says("Failed to pull image '{image|}': this is not a valid image name"),
     rule(
         "image-never-pull",
         Cause::ImagePull,
@@ -392,6 +392,31 @@ pub(super) const RULES: &[Rule] = &[
         "event FailedCreate: Error creating: admission webhook \"policy.example\" denied the request: image is not signed",
     )
     .by(Speaker::Cluster),
+    rule(
+        "priority-class-missing",
+        Cause::MissingReference,
+        ROOT + 2,
+        "no PriorityClass with name ",
+        r"no PriorityClass with name (?P<name>\S+) was found",
+        "event FailedCreate: pods \"train-worker-0\" is forbidden: no PriorityClass with name urgent was found",
+    )
+    .by(Speaker::Cluster)
+    .says("The priority class {name|of the pods} does not exist")
+    .advice(
+        "Use an existing priority class, or none; an administrator of the cluster can create one.",
+    ),
+    // What no other rule knows
+    rule(
+        "pods-refused",
+        Cause::AdmissionRefused,
+        REASON,
+        " is forbidden: | is invalid: ",
+        r#"^event \S+: .*?\b(?:[Pp]ods?|[Jj]ob(?:\.batch|s\.batch)?) "(?P<host>[^"]+)" is (?:forbidden|invalid): (?P<reason>.*)"#,
+        "event FailedCreate: worker pod created failed: pods \"train-worker-0\" is forbidden: pod rejected: node selector conflicts with the namespace's",
+    )
+    .by(Speaker::Cluster)
+    .says("The API server refuses the job's pods: {reason|}")
+    .advice("Correct what the message names in the pod template; if it names a policy, ask an administrator of the cluster."),
     // Deadlines and readiness
     rule(
         "deadline",

@@ -141,6 +141,15 @@ fn statuses_and_events_get_their_cause() {
             "AdmissionRefused",
         ),
         (
+            with_job_event("pods \"w\" is forbidden: no PriorityClass with name nosuch was found"),
+            "MissingReference",
+        ),
+        (with_job_event("pods \"w\" is forbidden: a rule that nobody has heard of"), "AdmissionRefused"),
+        (
+            with_job_event("Pod \"w\" is invalid: spec.containers[0].image: Required value"),
+            "AdmissionRefused",
+        ),
+        (
             with_job_event(
                 "Error creating: admission webhook \"policy.example\" denied the request: image is not signed",
             ),

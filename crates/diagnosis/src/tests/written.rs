@@ -410,3 +410,40 @@ fn a_line_of_dashes_from_a_rank_does_not_end_the_launchers_message() {
     );
     assert!(of(&tagged, Ending::Exited(3)).unwrap().message.starts_with("Rank 1 exited with code 3"));
 }
+
+const RAISED: &str = "rank 0 waits\nTraceback (most recent call last):\n  File \"/work/boom.py\", line 9, in <module>\n    print({}['missing'])\nKeyError: 'missing'\n";
+
+#[test]
+fn an_exception_for_which_the_others_wait_is_named_at_once() {
+    let after = |silent_seconds: u64, text: &str| of(text, Ending::Running { silent_seconds });
+    let found = after(3, RAISED).unwrap();
+    assert_eq!((found.cause, found.confidence), (Cause::PythonException, Confidence::Medium));
+    assert_eq!(
+        found.message,
+        "A rank raised KeyError: 'missing' (/work/boom.py, line 9), and nothing has been printed since: the other ranks are waiting for it"
+    );
+    assert!(found.suggestion.contains("python -m mpi4py"), "{}", found.suggestion);
+    assert_eq!(found.evidence.last().unwrap().text, "KeyError: 'missing'");
+    assert_eq!(after(600, RAISED).unwrap().cause, Cause::PythonException);
+    let tagged: String = RAISED.lines().map(|line| format!("[1,1]<stderr>:{line}\n")).collect();
+    assert!(after(3, &tagged).unwrap().message.starts_with("Rank 1 raised KeyError"));
+}
+
+#[test]
+fn an_exception_after_which_the_program_goes_on_is_no_failure() {
+    let after = |silent_seconds: u64, text: &str| of(text, Ending::Running { silent_seconds });
+    assert_eq!(after(0, RAISED), None, "it may be handled");
+    let handled = format!("{RAISED}{}", "epoch\n".repeat(11));
+    assert_eq!(after(3, &handled), None);
+    let once_more = format!("{RAISED}{}", "epoch\n".repeat(3));
+    assert_eq!(after(3, &once_more), None, "it prints slowly");
+    assert_eq!(after(30, &once_more).unwrap().cause, Cause::PythonException);
+    assert_eq!(after(600, &handled).unwrap().cause, Cause::SilentHang);
+    assert_eq!(after(3, &RAISED.replace("KeyError: 'missing'", "KeyboardInterrupt")), None);
+    let unanswered = diagnose(
+        &Output::from(format!("{UNANSWERED}{RAISED}").as_str()),
+        Ending::Running { silent_seconds: 60 },
+        &pods(),
+    );
+    assert_eq!(unanswered.unwrap().cause, Cause::PeerUnreachable, "what the launch agent reports is firm");
+}
