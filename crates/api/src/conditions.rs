@@ -75,6 +75,9 @@ pub const PHASE_REASON_INITIALIZING: &str = "Initializing";
 /// `status.phaseReason`: the gang is being restarted.
 pub const PHASE_REASON_RESTARTING: &str = "Restarting";
 
+/// `status.phaseReason` of a running job: its Launcher failed, and its Job starts it again.
+pub const PHASE_REASON_RETRYING: &str = "Retrying";
+
 /// `source.component` of every event, as upstream.
 pub const EVENT_SOURCE: &str = "mpi-job-controller";
 /// The longest message of an event, in bytes (`k8s.io/kubernetes/pkg/apis/core/validation/events.go`).

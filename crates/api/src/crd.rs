@@ -78,6 +78,21 @@ fn constrain_status(status: &mut Value) {
     let selector = &mut replica["properties"]["labelSelector"];
     selector["x-kubernetes-map-type"] = json!("atomic");
     shape_fields(selector);
+    constrain_trainer_status(&mut status["properties"]["trainerStatus"]);
+}
+
+/// Adds Trainer's limits of `status.trainerStatus`, which are the same for jobs of every kind.
+pub(crate) fn constrain_trainer_status(status: &mut Value) {
+    let message = "lastUpdatedTime is required when trainerStatus is present";
+    status["x-kubernetes-validations"] = json!([rule("has(self.lastUpdatedTime)", message, None)]);
+    let fields = &mut status["properties"];
+    set(fields, "progressPercentage", json!({ "minimum": 0, "maximum": 100 }));
+    set(fields, "estimatedRemainingSeconds", json!({ "minimum": 0 }));
+    set(fields, "metrics", json!({ "maxItems": 256, "x-kubernetes-list-type": "atomic" }));
+    for text in ["name", "value"] {
+        let metric = &mut fields["metrics"]["items"]["properties"];
+        set(metric, text, json!({ "minLength": 1, "maxLength": 64 }));
+    }
 }
 
 /// Shapes the pod template: no descriptions (`kubectl explain pod` has them, and they would be nine tenths of the
@@ -92,7 +107,7 @@ fn shape_template(template: &mut Value) {
 }
 
 /// Returns the schema of the metadata that an object takes from a template.
-fn template_metadata() -> Value {
+pub(crate) fn template_metadata() -> Value {
     let strings = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     json!({
         "type": "object",
@@ -106,7 +121,7 @@ fn template_metadata() -> Value {
 
 /// Walks a pod spec's schema and gives each list and map the type, and each field the default, that Kubernetes' own
 /// OpenAPI declares for it.
-fn shape_fields(schema: &mut Value) {
+pub(crate) fn shape_fields(schema: &mut Value) {
     if schema["x-kubernetes-int-or-string"] == json!(true) {
         *schema = quantity();
         return;
@@ -450,7 +465,7 @@ fn unchanged(new: &str, old: &str, field: &str, default: &str) -> String {
 }
 
 /// Like [`unchanged`], for a field of an optional object.
-fn unchanged_below(new: &str, old: &str, object: &str, field: &str, default: &str) -> String {
+pub(crate) fn unchanged_below(new: &str, old: &str, object: &str, field: &str, default: &str) -> String {
     let value = |root: &str| {
         let present = format!("has({root}.{object}) && has({root}.{object}.{field})");
         or_default(&present, &format!("{root}.{object}.{field}"), default)
@@ -474,7 +489,7 @@ fn frozen(what: &str) -> String {
 }
 
 /// Builds one entry of `x-kubernetes-validations`; `path` is where the fault is reported.
-fn rule(expression: &str, message: &str, path: Option<&str>) -> Value {
+pub(crate) fn rule(expression: &str, message: &str, path: Option<&str>) -> Value {
     let mut rule = json!({ "rule": expression, "message": message });
     if let Some(path) = path {
         rule["fieldPath"] = json!(path);
@@ -490,7 +505,7 @@ fn set(fields: &mut Value, name: &str, more: Value) {
 }
 
 /// Removes schema keywords at every level; a *property* of that name stays.
-fn remove_keys(schema: &mut Value, keys: &[&str]) {
+pub(crate) fn remove_keys(schema: &mut Value, keys: &[&str]) {
     let Some(object) = schema.as_object_mut() else { return };
     object.retain(|key, _| !keys.contains(&key.as_str()));
     if let Some(fields) = object.get_mut("properties").and_then(Value::as_object_mut) {

@@ -9,6 +9,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::TrainerStatus;
+
 /// The key of the Launcher in `spec.mpiReplicaSpecs`.
 pub const LAUNCHER: &str = "Launcher";
 /// The key of the Workers in `spec.mpiReplicaSpecs`.
@@ -144,7 +146,7 @@ pub struct MPIJobStatus {
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// `Queued`, `Suspended`, `Initializing`, `Restarting`, or the cause of a failure.
+    /// `Queued`, `Suspended`, `Initializing`, `Restarting`, `Retrying`, or the cause of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_reason: Option<String>,
     /// How many Workers are in which state.
@@ -162,6 +164,9 @@ pub struct MPIJobStatus {
     /// The attempts at the job, the last one last; at most ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+    /// What the training program itself has reported; another writer owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trainer_status: Option<TrainerStatus>,
 }
 
 /// Where a job stands, in the words that every interface uses.

@@ -33,6 +33,19 @@ pub const ANNOTATION_AVOID_FAILED_NODES: &str = "training.opendatahub.io/avoid-f
 /// On a job, its pods and its Launcher: the number of the current attempt, except for the first. It survives where
 /// upstream's CRD prunes unknown status fields.
 pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
+/// Ends the job at once and for good where its value is `true`: its Workers are deleted, its record and its Launcher's output
+/// stay.
+pub const ANNOTATION_CANCEL: &str = "training.opendatahub.io/cancel";
+/// `on` or `off`: whether the job's programs can report their progress, where the operator has an endpoint for it.
+pub const ANNOTATION_PROGRESS: &str = "training.opendatahub.io/progress";
+/// The Open Data Hub's annotation that lets the operator ask the job's program for its progress: `true`.
+pub const ANNOTATION_PROGRESSION_TRACKING: &str = "trainer.opendatahub.io/progression-tracking";
+/// The Open Data Hub's annotation for the port of the program's metrics.
+pub const ANNOTATION_METRICS_PORT: &str = "trainer.opendatahub.io/metrics-port";
+/// The Open Data Hub's annotation for how often the program is asked, e.g. `30s`.
+pub const ANNOTATION_METRICS_POLL_INTERVAL: &str = "trainer.opendatahub.io/metrics-poll-interval";
+/// The Open Data Hub's annotation with the program's progress, as JSON; the operator writes it.
+pub const ANNOTATION_TRAINER_STATUS: &str = "trainer.opendatahub.io/trainerStatus";
 /// `isolated`: the job's pods accept connections only from one another.
 pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-policy";
 /// On a job: the user who created it, written by whatever creates it on the user's behalf. It is information, not
@@ -45,6 +58,10 @@ pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-co
 
 /// On a job: identifies the request that created it, so that a repeated request finds it.
 pub const ANNOTATION_CREATION: &str = "training.opendatahub.io/creation";
+
+/// On a job: the id of the training service's request that created it, which joins what the admission webhook saw with
+/// the service's own record.
+pub const ANNOTATION_REQUEST: &str = "training.opendatahub.io/request";
 
 /// Where the hostfile and `discover_hosts.sh` are mounted in the Launcher.
 pub const HOSTFILE_DIRECTORY: &str = "/etc/mpi";
@@ -61,3 +78,23 @@ pub const LABEL_QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 /// Where the job's key is mounted in pods that use the `agent` transport: not below `/root`, which a pod with an
 /// arbitrary user may not enter.
 pub const LAUNCH_KEY_DIRECTORY: &str = "/opt/odh/key";
+
+/// Upstream's label that says which part of a TrainJob changes a replicated job: `trainer`, `dataset-initializer` or
+/// `model-initializer`.
+pub const LABEL_ANCESTOR: &str = "trainer.kubeflow.org/trainjob-ancestor-step";
+/// Upstream's label of a runtime that will be removed; its value is `deprecated`.
+pub const LABEL_SUPPORT: &str = "trainer.kubeflow.org/support";
+/// `managedBy` of TrainJobs that this operator reconciles where Trainer does not run.
+pub const TRAINJOB_MANAGED_BY_US: &str = "trainer.kubeflow.org/trainjob-controller";
+/// On everything that is made for a TrainJob: the TrainJob's name. The operator's watches select by it.
+pub const LABEL_TRAINJOB: &str = "training.opendatahub.io/trainjob";
+/// JobSet's label for the JobSet, here the TrainJob, that a pod belongs to; Kueue and Trainer's SDK select by it.
+pub const LABEL_JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+/// JobSet's label for the replicated job that a pod belongs to.
+pub const LABEL_REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+/// JobSet's label for the index of a Job within its replicated job.
+pub const LABEL_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+/// JobSet's label for the number of restarts before this one.
+pub const LABEL_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+/// Kubernetes' label and annotation for a pod's index within its Job.
+pub const LABEL_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";

@@ -5,25 +5,39 @@ use std::sync::LazyLock;
 use kube_cel::{CompiledSchema, compile_schema, validate_compiled};
 use serde_json::{Value, json};
 
-const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crd/kubeflow.org_mpijobs.yaml");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crd");
 
 #[test]
-fn the_committed_definition_is_the_generated_one() {
-    let generated = format!(
-        "# Generated from crates/api by `cargo xtask gen`; do not edit.\n{}",
-        serde_saphyr::to_string(&api::mpijob_crd()).unwrap()
-    );
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(COMMITTED, &generated).unwrap();
+fn the_committed_definitions_are_the_generated_ones() {
+    let [jobs, runtimes, cluster_runtimes] = api::trainer_crds();
+    let definitions = [
+        ("kubeflow.org_mpijobs", api::mpijob_crd()),
+        ("trainer/trainer.kubeflow.org_trainjobs", jobs),
+        ("trainer/trainer.kubeflow.org_trainingruntimes", runtimes),
+        ("trainer/trainer.kubeflow.org_clustertrainingruntimes", cluster_runtimes),
+    ];
+    let shipped = [api::MPIJOB_DEFINITION].into_iter().chain(api::TRAINER_DEFINITIONS);
+    for ((name, definition), shipped) in definitions.into_iter().zip(shipped) {
+        let path = format!("{FOLDER}/{name}.yaml");
+        let generated = format!(
+            "# Generated from crates/api by `cargo xtask gen`; do not edit.\n{}",
+            serde_saphyr::to_string(&definition).unwrap()
+        );
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &generated).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == generated, "{path} is stale: run the test with UPDATE=1");
+        let parsed: Value = serde_saphyr::from_str(&committed).unwrap();
+        assert_eq!(shipped.name, definition.metadata.name.as_deref().unwrap());
+        let definition = serde_json::to_value(definition).unwrap();
+        assert_eq!(parsed, definition, "the YAML reads back as what was meant");
+        // Programs have the file as it was when they were compiled.
+        if std::env::var_os("UPDATE").is_none() {
+            let shipped: Value = serde_json::from_str(shipped.json).unwrap();
+            assert!(shipped == definition, "{name}: programs install something else");
+        }
     }
-    let committed = std::fs::read_to_string(COMMITTED).unwrap();
-    assert!(committed == generated, "{COMMITTED} is stale: run the test with UPDATE=1");
-    let parsed: Value = serde_saphyr::from_str(&committed).unwrap();
-    assert_eq!(
-        parsed,
-        serde_json::to_value(api::mpijob_crd()).unwrap(),
-        "the YAML reads back as what was meant"
-    );
 }
 
 /// The rules of the one version, compiled once.

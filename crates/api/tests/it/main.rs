@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 
 mod crd;
+mod trainer;
