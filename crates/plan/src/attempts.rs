@@ -13,6 +13,10 @@ const MOST_ATTEMPTS: usize = 10;
 pub(crate) fn report_attempt(job: &ValidJob, status: &mut MPIJobStatus) {
     let Some(start_time) = status.start_time.clone() else { return };
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
+    if number > 1 && status.attempts.iter().all(|known| known.number != number) {
+        // What the program of the previous attempt reported says nothing about this one.
+        status.trainer_status = None;
+    }
     let outcome = match status.phase {
         _ if status.completion_time.is_none() => AttemptOutcome::Active,
         Some(Phase::Succeeded) => AttemptOutcome::Succeeded,

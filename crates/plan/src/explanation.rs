@@ -24,6 +24,8 @@ use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, 
 
 /// The maximum number of pods named as evidence.
 const MOST_NAMED: usize = 4;
+/// The event in which a node of the embedded cluster says which local environment stands for an image.
+const EVENT_LOCAL_ENVIRONMENT: &str = "LocalEnvironment";
 /// The prefix of Kueue's scheduling gates, for topologies (`kueue.x-k8s.io/topology`) and pod groups.
 const KUEUE_GATE_PREFIX: &str = "kueue.x-k8s.io/";
 
@@ -104,6 +106,8 @@ pub enum Stage {
     Running,
     /// It runs, but has shown no activity for the stall timeout.
     Stalled,
+    /// Its Launcher failed, and its Job starts it again.
+    Retrying,
     /// The gang is being restarted after an infrastructure failure.
     Restarting,
     /// It succeeded.
@@ -125,6 +129,9 @@ pub struct Explanation {
     pub message: String,
     /// The evidence: statuses and events, the strongest first.
     pub evidence: Vec<String>,
+    /// The last lines that the rank or the Launcher printed which failed or hangs, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
     /// Who must act.
     pub actor: Actor,
     /// Since when the job has been in this state.
@@ -145,6 +152,7 @@ impl Explanation {
             cause: None,
             message: message.into(),
             evidence: Vec::new(),
+            last_lines: Vec::new(),
             actor: Actor::Nobody,
             since,
             advice: None,
@@ -187,11 +195,35 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
         .or_else(|| held(situation, status))
         .or_else(|| starting(situation, status))
         .unwrap_or_else(|| running(status));
+    if let Some(suspect) = unmapped_image(situation, explanation.cause.as_deref()) {
+        let advice = explanation.advice.get_or_insert_with(|| Advice::from(""));
+        advice.text = format!("{suspect} {}", advice.text).trim_end().to_owned();
+    }
     if let Some(advice) = &mut explanation.advice {
         let cause = explanation.cause.as_deref();
         advice.actions = actions(explanation.state, cause, situation.job_ref());
     }
     explanation
+}
+
+/// The first suspect where a program or a library is missing: the embedded cluster's node had no local environment for
+/// the image and used the machine's own programs.
+fn unmapped_image(situation: &Situation<'_>, cause: Option<&str>) -> Option<String> {
+    let is_about_the_image = matches!(
+        cause.and_then(Cause::of_word)?,
+        Cause::ExecutableNotFound
+            | Cause::LibraryMissing
+            | Cause::LaunchProgramMissing
+            | Cause::DaemonMissing
+            | Cause::WrongMpi
+            | Cause::VersionMismatch
+    );
+    let told = situation.events.iter().filter(|_| is_about_the_image);
+    let mut told = told.filter(|told| told.reason == EVENT_LOCAL_ENVIRONMENT);
+    let image = told.find_map(|told| told.message.split_once(" is not mapped")?.0.rsplit('"').nth(1))?;
+    Some(format!(
+        "First look at the image: \"{image}\" is not mapped to a local environment, so this machine's own programs were used."
+    ))
 }
 
 /// What a user can do about a job in this state.
@@ -298,16 +330,13 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     let job = situation.job;
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let wanted = job.spec.mpi_replica_specs.get(WORKER).map_or(0, |worker| worker.replicas.unwrap_or(0));
-    let workers: Vec<&Pod> = situation.pods.iter().filter(|pod| worker_index(name, pod).is_some()).collect();
+    let workers: Vec<&Pod> = situation.pods.iter().filter(|pod| is_worker(name, pod)).collect();
     let launchers: Vec<&Pod> =
-        situation.pods.iter().filter(|pod| worker_index(name, pod).is_none() && !has_ended(pod)).collect();
+        situation.pods.iter().filter(|pod| !is_worker(name, pod) && !has_ended(pod)).collect();
     let started = status.start_time.as_ref().or(job.metadata.creation_timestamp.as_ref()).map(|time| time.0);
     let all: Vec<&Pod> = workers.iter().chain(&launchers).copied().collect();
     let at = |stage: Stage| -> Vec<&Pod> {
-        all.iter()
-            .copied()
-            .filter(|pod| stage_of(pod, worker_index(name, pod).is_some()) == Some(stage))
-            .collect()
+        all.iter().copied().filter(|pod| stage_of(pod, is_worker(name, pod)) == Some(stage)).collect()
     };
     let stages = [
         (Stage::Scheduling, "wait for a node"),
@@ -346,13 +375,20 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let message = "All Workers are ready; the Launcher is not running yet";
         return Some(Explanation::new(state(Stage::Launching), message, since));
     }
-    let printed = situation.has_printed.unwrap_or(true);
+    let printed = situation.has_printed.unwrap_or(true) || launchers.is_empty();
     (!printed && !is_stalled(status)).then(|| {
         let since = launchers.iter().filter_map(|pod| started_at(pod)).max();
         let message =
             "The Launcher is running but has printed nothing yet: it connects to the Workers and MPI starts up";
         Explanation::new(Stage::FirstOutput, message, since)
     })
+}
+
+/// Whether the pod is a Worker of the job: by its name an MPIJob's, by its label a node of a TrainJob.
+fn is_worker(job: &str, pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    let replicated = labels.and_then(|labels| labels.get(api::LABEL_REPLICATED_JOB));
+    replicated.is_some_and(|name| name == "node") || worker_index(job, pod).is_some()
 }
 
 /// Whether scheduling gates keep the scheduler from considering the pod.
@@ -444,6 +480,9 @@ fn running(status: &MPIJobStatus) -> Explanation {
                 )
             }
         }
+        None if status.phase_reason.as_deref() == Some(api::PHASE_REASON_RETRYING) => {
+            Explanation::new(Stage::Retrying, "", None).because_of(None, status)
+        }
         None => {
             let mut told =
                 Explanation::new(Stage::Running, "The job is running", since(api::CONDITION_RUNNING));
@@ -508,13 +547,13 @@ pub(crate) fn hindrance<'a>(
     gpus: Option<Gpus>,
 ) -> Option<Diagnosis> {
     let starting = |pod: &&Pod| {
-        let stage = stage_of(pod, worker_index(job, pod).is_some());
+        let stage = stage_of(pod, is_worker(job, pod));
         !is_deleted(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
     };
     // Where a queue assigns nodes, every pod has gates for a moment; they are explained only on request.
     let pods = pods
         .filter(|pod| starting(pod) && !is_gated(pod))
-        .map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some()))
+        .map(|pod| PodFacts::of(pod, is_worker(job, pod)))
         .collect();
     let facts = Facts { pods, events: told, gpus, world: None };
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
@@ -532,7 +571,7 @@ fn trouble(situation: &Situation<'_>, pods: &[&Pod], job: &str) -> Option<Diagno
     }
     let of_pod = |pod: &Pod| {
         let events = pod.metadata.name.as_deref().and_then(|name| by_pod.get(name)).into_iter().flatten();
-        let mut facts = PodFacts::of(pod, worker_index(job, pod).is_some());
+        let mut facts = PodFacts::of(pod, is_worker(job, pod));
         facts.events = newest(events.map(|told| pair(told)));
         facts
     };
@@ -799,6 +838,34 @@ mod tests {
             { "type": "Invalid", "status": "True", "reason": "ValidationError", "message": "Found it" }] });
         let found = running(&serde_json::from_value(status).unwrap());
         assert_eq!((found.state, found.evidence), (Stage::Running, vec!["Found it".to_owned()]));
+    }
+
+    #[test]
+    fn a_job_whose_launcher_is_tried_again_says_why_and_when() {
+        let status = json!({ "phase": "Running", "phaseReason": "Retrying",
+            "conditions": [{ "type": "Running", "status": "True" }],
+            "waiting": { "reason": "OutOfMemory", "message": "it ran out; attempt 3 of 7 of the Launcher starts at about 12:00:40 UTC" } });
+        let job = job(status, json!({}));
+        let pods = [pod("pi-worker-0", up("True")), pod("pi-worker-1", up("True"))];
+        let found = explain(&Situation { pods: &pods, has_printed: Some(false), ..alone(&job) });
+        assert_eq!((found.state, found.cause.as_deref()), (Stage::Retrying, Some("OutOfMemory")));
+        assert_eq!(found.actor, Actor::User);
+        assert!(found.message.contains("attempt 3 of 7"), "{found:?}");
+    }
+
+    #[test]
+    fn an_image_that_is_not_mapped_is_the_first_suspect_where_a_program_is_missing() {
+        let job = job(
+            json!({ "phase": "Failed", "failure": { "reason": "ExecutableNotFound", "message": "m", "suggestion": "put it there" } }),
+            json!({}),
+        );
+        let message =
+            "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
+        let events = [Told { pod: None, reason: "LocalEnvironment".to_owned(), message: message.to_owned() }];
+        let advice = explain(&Situation { events: &events, ..alone(&job) }).advice.unwrap().text;
+        assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
+        assert!(advice.ends_with("put it there"), "{advice}");
+        assert_eq!(explain(&alone(&job)).advice.unwrap().text, "put it there");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use api::Failure;
 
 use crate::kept::Pod;
 use crate::objects::worker_name;
-use crate::observed::{ObservedState, is_failed, worker_index};
+use crate::observed::{LauncherRun, ObservedState, is_failed, worker_index};
 use crate::validate::ValidJob;
 use diagnosis::{
     Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, Retry, World, agent_begins,
@@ -48,7 +48,7 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &ObservedState, reason: &st
             reason: Cause::Timeout.word().to_owned(),
             message: format!("The job exceeded its deadline: {message}"),
             suggestion: Some(
-                "raise runPolicy.activeDeadlineSeconds, or give the job more Workers".to_owned(),
+                "Raise runPolicy.activeDeadlineSeconds, or give the job more Workers.".to_owned(),
             ),
             link: Some(Cause::Timeout.link()),
             ..Failure::default()
@@ -108,26 +108,36 @@ pub(crate) fn users_error(job: &ValidJob, seen: &ObservedState) -> Option<Failur
 /// What the Launcher's last failed run shows, by its pod's status and its output.
 fn of_failed_run(job: &ValidJob, seen: &ObservedState) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
+    let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
+    Some(failure_of_run(pod, seen.launcher_failed.as_ref(), facts, |worker| index_of(&job.name, worker)))
+}
+
+/// What a failed run of the Launcher shows. `run` is the run whose output was read, which may be that of another pod;
+/// `facts` are those of the job's pods; `index_of` returns the index of the Worker of this name.
+pub(crate) fn failure_of_run(
+    pod: &Pod,
+    run: Option<&LauncherRun>,
+    mut facts: Facts,
+    index_of: impl Fn(&str) -> Option<i32>,
+) -> (Failure, Cause, Confidence) {
     let name = pod.metadata.name.clone().unwrap_or_default();
     if let Some(failure) = of_infrastructure(pod) {
         let cause = failure.cause;
-        return Some((failure_of(failure, "Launcher", name, None), cause, Confidence::High));
+        return (failure_of(failure, "Launcher", name, None), cause, Confidence::High);
     }
-    let run = failed_run(pod);
-    let code = run.as_ref().map(|run| run.ended.exit_code);
-    let log = seen.launcher_failed.as_ref().filter(|run| run.pod.metadata.uid == pod.metadata.uid);
+    let ended = failed_run(pod);
+    let code = ended.as_ref().map(|run| run.ended.exit_code);
+    let run = run.filter(|run| run.pod.metadata.uid == pod.metadata.uid);
     // A Launcher that printed nothing explains as little as one whose log is gone.
-    let log = log.and_then(|run| run.log.as_deref()).filter(|log| !log.trim().is_empty());
-    let mut facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
+    let log = run.and_then(|run| run.log.as_deref()).filter(|log| !log.trim().is_empty());
     // Among the Launcher's pods only the failed one counts, and it may be gone.
     facts.pods.retain(|pod| pod.worker);
     facts.pods.insert(0, PodFacts::of(pod, false));
     let ending = code.map_or(Ending::Unknown, Ending::Exited);
-    let agent = seen.launcher_failed.as_ref().and_then(|run| run.agent.as_deref()).unwrap_or_default();
+    let agent = run.and_then(|run| run.agent.as_deref()).unwrap_or_default();
     let output = Output::from(format!("{}{agent}", log.unwrap_or_default()).as_str());
     let found = diagnose(&output, ending, &facts);
-    let worker = found.as_ref().and_then(|found| found.worker.as_deref());
-    let worker = worker.and_then(|worker| index_of(&job.name, worker));
+    let worker = found.as_ref().and_then(|found| found.worker.as_deref()).and_then(index_of);
     let confidence = found.as_ref().map_or(Confidence::Low, |found| found.confidence);
     let evidence =
         found.iter().flat_map(|found| &found.evidence).map(|evidence| evidence.text.clone()).collect();
@@ -135,7 +145,7 @@ fn of_failed_run(job: &ValidJob, seen: &ObservedState) -> Option<(Failure, Cause
         Some(found) if found.cause != Cause::Unknown || log.is_some() => {
             (found.cause, found.message, found.suggestion)
         }
-        _ => without_log(run.as_ref()),
+        _ => without_log(ended.as_ref()),
     };
     let failure = Failure {
         reason: cause.word().to_owned(),
@@ -143,13 +153,13 @@ fn of_failed_run(job: &ValidJob, seen: &ObservedState) -> Option<(Failure, Cause
         suggestion: Some(suggestion),
         link: Some(cause.link()),
         pod: Some(name),
-        container: run.map(|run| run.container),
+        container: ended.map(|run| run.container),
         worker,
         exit_code: code,
         ended_early: None,
         evidence,
     };
-    Some((failure, cause, confidence))
+    (failure, cause, confidence)
 }
 
 /// The facts about the existing pods.

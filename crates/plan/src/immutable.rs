@@ -96,7 +96,7 @@ fn compare_replicas(
 }
 
 /// The fields of a value, in normalized form.
-fn fields_of(value: &impl serde::Serialize) -> Map<String, Value> {
+pub(crate) fn fields_of(value: &impl serde::Serialize) -> Map<String, Value> {
     // Wire types can always be serialized as JSON.
     let value = serde_json::to_value(value).unwrap_or_default();
     match plain("", value) {
@@ -106,7 +106,7 @@ fn fields_of(value: &impl serde::Serialize) -> Map<String, Value> {
 }
 
 /// The names of the fields that differ.
-fn differing(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<String> {
+pub(crate) fn differing(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<String> {
     let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
 }

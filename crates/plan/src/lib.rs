@@ -1,4 +1,4 @@
-//! Decides what to do about an MPIJob, as pure functions over wire types.
+//! Decides what to do about an MPIJob, as pure functions over wire types; [`trainjob`] does so for a TrainJob.
 //!
 //! [`defaulted`] → [`validate`] → [`plan`] → [`report`]. The input is the job as it was written, the observed state of
 //! its children, and the time. The output is what to create, apply and delete, then the status to write and the events
@@ -23,11 +23,14 @@ mod observed;
 mod outlook;
 mod planning;
 mod precheck;
+mod progress;
 mod report;
 mod restart;
 mod stall;
 mod startup;
+mod steps;
 mod time;
+pub mod trainjob;
 mod validate;
 mod world_check;
 
@@ -56,8 +59,10 @@ pub use observed::{
 pub use outlook::Outlook;
 pub use planning::{Plan, plan};
 pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, requested, wait};
+pub use progress::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};
 pub use report::{reject, report};
 pub use stall::{is_conclusive, wants_look};
+pub use steps::{Mover, Step, StepName, StepState, steps};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,
     WorkerFailure, is_ours, tolerate, validate,
@@ -75,6 +80,8 @@ pub struct Settings {
     pub launch_image: String,
     /// The gang scheduler, if jobs are scheduled as gangs.
     pub gang: Option<Gang>,
+    /// Where programs report their progress, if they can.
+    pub progress: Option<ProgressEndpoint>,
 }
 
 impl Default for Settings {
@@ -84,6 +91,7 @@ impl Default for Settings {
             default_launch: Launch::Ssh,
             launch_image: api::LAUNCH_IMAGE.to_owned(),
             gang: None,
+            progress: None,
         }
     }
 }

@@ -36,3 +36,10 @@ pub struct AttemptFailure {
     /// When the failure was decided, if before this pass.
     pub since: Option<Timestamp>,
 }
+
+impl AttemptFailure {
+    /// A failure decided in this pass; the condition has its message.
+    pub(crate) fn now(reason: &str, failure: Failure) -> Self {
+        Self { reason: reason.to_owned(), message: failure.message.clone(), failure, since: None }
+    }
+}

@@ -24,8 +24,9 @@ use crate::failure::{failure_of, launcher_failure, users_error};
 use crate::kept::{Job, Pod};
 use crate::notice::ApplyFailure;
 use crate::objects::{
-    config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name, network_policy,
-    pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker, worker_name,
+    DISCOVER_HOSTS, config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name,
+    network_policy, pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker,
+    worker_name,
 };
 use crate::observed::{
     LauncherEnd, LogSource, ObservedState, OutputSeen, Recorded, SecretSeen, is_failed, is_running,
@@ -108,6 +109,9 @@ fn decide(
             verdict.map_or(Outlook::LauncherEnded, |verdict| Outlook::Restarting(Box::new(verdict))),
         );
     }
+    if job.cancelled {
+        return Plan::still(Outlook::Failed(Box::new(cancelled())));
+    }
     if job.suspended {
         return Plan { changes: suspend(job, seen, settings, now), ..Plan::still(Outlook::Suspended) };
     }
@@ -139,6 +143,19 @@ fn decide(
     let mut pods = keep_workers(job, seen, settings);
     pods.extend(changed);
     Plan { changes: grouped([first, made, pods]), wake_after, ..Plan::still(Outlook::Active) }
+}
+
+/// The end of a job that a person has cancelled.
+fn cancelled() -> AttemptFailure {
+    let cause = Cause::Cancelled;
+    let failure = Failure {
+        reason: cause.word().to_owned(),
+        message: cause.texts().message.to_owned(),
+        suggestion: Some(cause.texts().suggestion.to_owned()),
+        link: Some(cause.link()),
+        ..Failure::default()
+    };
+    AttemptFailure::now(REASON_FAILED, failure)
 }
 
 /// Returns the job's state after its changes met these failures. If the server will never accept one of its pods as
@@ -175,20 +192,15 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> AttemptFailure {
         reason: cause.word().to_owned(),
         message: format!("{who} failed: the API server rejects it: {}", refused.message),
         suggestion: Some(format!(
-            "correct spec.mpiReplicaSpecs[{role}].template and create the job again; if a policy rejects it, ask an \
-             administrator of the cluster"
+            "Correct spec.mpiReplicaSpecs[{role}].template and create the job again; if a policy rejects it, ask an \
+             administrator of the cluster."
         )),
         link: Some(cause.link()),
         pod: index.map(|_| refused.name.clone()),
         worker: index.and_then(|index| i32::try_from(index).ok()),
         ..Failure::default()
     };
-    AttemptFailure {
-        reason: REASON_FAILED.to_owned(),
-        message: failure.message.clone(),
-        failure,
-        since: None,
-    }
+    AttemptFailure::now(REASON_FAILED, failure)
 }
 
 /// Creates only the objects whose names others hold, while the job has not run. Returns `None` if no name is
@@ -317,12 +329,7 @@ fn launcher_verdict(job: &ValidJob, seen: &ObservedState, end: LauncherEnd<'_>) 
         return None;
     }
     let failure = launcher_failure(job, seen, reason, message);
-    is_restarted(job, &failure).then(|| AttemptFailure {
-        reason: REASON_RESTARTING.to_owned(),
-        message: failure.message.clone(),
-        failure,
-        since: None,
-    })
+    is_restarted(job, &failure).then(|| AttemptFailure::now(REASON_RESTARTING, failure))
 }
 
 /// Whether the job ended before its Launcher's Job did: because of a Worker, or of a Launcher that cannot start. The
@@ -388,7 +395,9 @@ fn keep_config_map(
     if has == wants && !unlabelled {
         return (None, None);
     }
-    let only_script = !unlabelled && has.len() == wants.len() && has.get("hostfile") == wants.get("hostfile");
+    let mut others = has.iter().filter(|(key, _)| *key != DISCOVER_HOSTS);
+    let only_script =
+        !unlabelled && has.len() == wants.len() && others.all(|(key, value)| wants.get(key) == Some(value));
     if only_script && let Some(wait) = unsettled(job, seen, now) {
         return (None, Some(wait));
     }
@@ -579,12 +588,7 @@ fn judge_launcher(job: &ValidJob, seen: &ObservedState) -> Option<AttemptFailure
         Some(failure_of(failure, &format!("Launcher ({pod})"), pod, None))
     };
     let failure = unstartable.or_else(on_lost_node).or_else(|| users_error(job, seen))?;
-    Some(AttemptFailure {
-        reason: REASON_FAILED.to_owned(),
-        message: failure.message.clone(),
-        failure,
-        since: None,
-    })
+    Some(AttemptFailure::now(REASON_FAILED, failure))
 }
 
 /// The failure of a pod on a lost node, unless the pod ended before.
@@ -641,7 +645,7 @@ fn verdict(job: &ValidJob, seen: &ObservedState, index: usize, failure: PodFailu
     let mut failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
     if let Some(advice) = elastic_advice(job) {
         let suggestion = failure.suggestion.take().into_iter().chain([advice]);
-        failure.suggestion = Some(suggestion.collect::<Vec<_>>().join("; "));
+        failure.suggestion = Some(suggestion.collect::<Vec<_>>().join(" "));
     }
     let evicted = seen.workers.iter().filter(|pod| is_evicted(pod)).count();
     let (reason, message) = if evicted > 0 {

@@ -522,6 +522,12 @@ fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
         _ if nodes.is_empty() => {
             no_node_can_take(&one, "none is ready and matches its node selector, affinity and tolerations")
         }
+        Some((name, each, most)) if name == "memory" => format!(
+            "Insufficient memory: a {} requests {}, but the largest node has {}",
+            role.name,
+            each.in_bytes(),
+            most.in_bytes()
+        ),
         Some((name, each, most)) => format!(
             "Insufficient {}: a {} requests {each}, but the largest node has {most}",
             noun(name),

@@ -3,15 +3,17 @@
 //! counts and the failure are additions. It writes nothing and repeats nothing: equal input gives an equal status, and
 //! an event is returned only when its content is new.
 
+use std::time::Duration;
+
 use api::{
     CONDITION_CREATED, CONDITION_FAILED, CONDITION_INVALID, CONDITION_LIMITS_NOT_ENFORCED,
     CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
     EVENT_MESSAGE_LIMIT_BYTES, Failure, GpuCounts, LABEL_QUEUE_NAME, LAUNCHER, MPIJob, MPIJobStatus,
-    PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_SUSPENDED, Phase,
-    REASON_CORRECTED, REASON_CREATED, REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE,
-    REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED,
-    REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION, ReplicaStatus, WORKER, Waiting,
-    WorkerCounts,
+    PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_RETRYING,
+    PHASE_REASON_SUSPENDED, Phase, REASON_CORRECTED, REASON_CREATED, REASON_FAILED, REASON_NO_CGROUPS,
+    REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED, REASON_RUNNING,
+    REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION, ReplicaStatus,
+    WORKER, Waiting, WorkerCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -35,7 +37,7 @@ use crate::startup::report_startup;
 use crate::time::whole_seconds;
 use crate::validate::{CleanPods, Fault, ValidJob};
 use crate::world_check::report_world;
-use diagnosis::{Cause, Gpus};
+use diagnosis::{Cause, Gpus, failed_run};
 
 /// Returns the status of a job after a pass, and what goes with it.
 #[must_use]
@@ -531,6 +533,14 @@ fn report_waiting(
         }
         return;
     }
+    if let Some(waiting) = retrying(job, seen, outlook, now) {
+        report.status.phase_reason = Some(PHASE_REASON_RETRYING.to_owned());
+        if report.status.waiting.as_ref().is_none_or(|known| known.message != waiting.message) {
+            report.notices.push(warning(PHASE_REASON_RETRYING, waiting.message.clone()));
+            report.status.waiting = Some(waiting);
+        }
+        return;
+    }
     let Some(found) = starting.then(|| hindrance(&job.name, pods, refused, seen.gpus)).flatten() else {
         report.status.waiting = None;
         return;
@@ -552,6 +562,42 @@ fn report_waiting(
     });
     report.notices.push(warning(reason, found.message));
 }
+
+/// What a running job waits for between two runs of its Launcher: why the last run failed, and when the next begins.
+fn retrying(job: &ValidJob, seen: &ObservedState, outlook: &Outlook, now: Timestamp) -> Option<Waiting> {
+    let is_running_job = is_true(&seen.status, CONDITION_RUNNING) && !job.suspended;
+    let is_up = seen.launcher_pods.iter().any(is_running);
+    if *outlook != Outlook::Active || !is_running_job || is_up || seen.launcher_end().is_some() {
+        return None;
+    }
+    let failures = seen.launcher.as_ref()?.status.as_ref()?.failed.filter(|failures| *failures > 0)?;
+    let runs = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).saturating_add(1);
+    let failed = seen.failed_launcher_pod().filter(|_| failures < runs)?;
+    let ended = failed_run(failed)?.ended.finished_at?.0;
+    let failure = launcher_failure(job, seen, "", "");
+    let exponent = u32::try_from(failures - 1).unwrap_or(0).min(BACKOFF_DOUBLINGS);
+    let next = ended.checked_add(FIRST_BACKOFF * 2_u32.pow(exponent)).unwrap_or(ended);
+    Some(Waiting {
+        reason: failure.reason,
+        message: shortened(&format!(
+            "{}; attempt {} of {runs} of the Launcher starts at about {} UTC",
+            failure.message.trim_end_matches('.'),
+            failures + 1,
+            next.strftime("%H:%M:%S"),
+        )),
+        suggestion: failure.suggestion,
+        link: failure.link,
+        since: Some(Time(now)),
+        gpus: None,
+    })
+}
+
+/// `spec.backoffLimit` of a Job that does not set it.
+const DEFAULT_BACKOFF_LIMIT: i32 = 6;
+/// The Job controller's wait after a first failure; it doubles with each further one, up to ten minutes
+/// (`k8s.io/kubernetes/pkg/controller/job/backoff_utils.go`).
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const BACKOFF_DOUBLINGS: u32 = 6;
 
 fn counts(gpus: Gpus) -> GpuCounts {
     let bounded = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);

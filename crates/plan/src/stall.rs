@@ -1,5 +1,6 @@
-//! The condition `Stalled`: nothing was printed for the stall timeout, with what was probed and found. It never fails a
-//! job, as a healthy one may compute for hours without a word, and it goes again when the job prints.
+//! The condition `Stalled`: nothing was printed for the stall timeout, with what was probed and found; or at once, if the
+//! output ends with an exception for which the other ranks wait. It never fails a job, as a healthy one may compute for
+//! hours without a word, and it goes again when the job prints.
 
 use std::time::Duration;
 
@@ -15,6 +16,13 @@ use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 use diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 
+/// The output of a job that is not silent for the timeout is looked at after this part of its run time, so that what goes
+/// wrong in the first seconds is seen within seconds, and a long job costs a request a minute,
+const PART_OF_RUN: u32 = 4;
+/// ... but no sooner than this,
+const RUN_LOOK_SOONEST: Duration = Duration::from_secs(5);
+/// ... and no later than this.
+const RUN_LOOK_LATEST: Duration = Duration::from_secs(60);
 /// A silent job's output is looked at again after this part of its silence: the longer it has said nothing, the more rarely,
 /// so that many jobs which print nothing by nature cost next to nothing,
 const PART_OF_SILENCE: u32 = 10;
@@ -36,36 +44,47 @@ pub(crate) fn output_shown(job: &ValidJob, seen: &ObservedState) -> Option<Outpu
     Some(OutputSeen { looked: *looked, last: *last, found })
 }
 
-/// When the output of a running job is to be looked at again: once it may have been silent for the timeout.
+/// When the output of a running job is to be looked at again, at the latest once it may have been silent for the timeout.
 pub(crate) fn next_look(
     job: &ValidJob,
     seen: &ObservedState,
     output: Option<&OutputSeen>,
     now: Timestamp,
 ) -> Option<Duration> {
+    let ran = elapsed(running_since(seen)?, now);
     let silent = elapsed(last_sign(seen, output)?, now);
-    let left = job.stall_timeout.saturating_sub(silent);
-    if !left.is_zero() {
-        return Some(left);
-    }
-    let pause = pause(job.stall_timeout, silent);
-    let since_look = output.map_or(Duration::ZERO, |output| elapsed(output.looked, now));
+    let pause = pause(job.stall_timeout, silent, ran);
+    let since_look = output.map_or(ran, |output| elapsed(output.looked, now));
     // A look that could not be taken is not taken again at once.
     let left = pause.saturating_sub(since_look);
-    Some(if left.is_zero() { pause } else { left })
+    let left = if left.is_zero() { pause } else { left };
+    let until_stalled = job.stall_timeout.saturating_sub(silent);
+    Some(if until_stalled.is_zero() { left } else { left.min(until_stalled) })
 }
 
-/// Whether the Launcher's output has to be looked at, as the job may have been silent for the timeout.
+/// Whether the Launcher's output has to be looked at: from time to time, and when the job may have been silent for the
+/// timeout.
 #[must_use]
 pub fn wants_look(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool {
     let output = seen.output.as_ref();
-    let Some(silent) = last_sign(seen, output).map(|sign| elapsed(sign, now)) else { return false };
-    let looked = output.map(|output| elapsed(output.looked, now));
-    silent >= job.stall_timeout && looked.is_none_or(|ago| ago >= pause(job.stall_timeout, silent))
+    let since = |from: Option<Timestamp>| from.map(|from| elapsed(from, now));
+    let Some((silent, ran)) = since(last_sign(seen, output)).zip(since(running_since(seen))) else {
+        return false;
+    };
+    let pause = pause(job.stall_timeout, silent, ran);
+    match output.map(|output| elapsed(output.looked, now)) {
+        Some(ago) => {
+            ago >= pause || (silent >= job.stall_timeout && silent.saturating_sub(ago) < job.stall_timeout)
+        }
+        None => ran >= pause || silent >= job.stall_timeout,
+    }
 }
 
-/// The time between two looks at the output of a job that has been silent for so long.
-fn pause(timeout: Duration, silent: Duration) -> Duration {
+/// The time between two looks at the output of a job that has been silent for so long, and has run for so long.
+fn pause(timeout: Duration, silent: Duration, ran: Duration) -> Duration {
+    if silent < timeout {
+        return (ran / PART_OF_RUN).clamp(RUN_LOOK_SOONEST, RUN_LOOK_LATEST);
+    }
     (silent / PART_OF_SILENCE).clamp(LOOK_SOONEST.min(timeout), LOOK_LATEST)
 }
 
@@ -107,7 +126,15 @@ pub(crate) fn report_stall(
         return;
     }
     let Some((output, sign)) = output.zip(last_sign(seen, output)) else { return };
-    if elapsed(sign, output.looked) >= job.stall_timeout {
+    let raised = output.found.as_ref().filter(|found| found.cause == Cause::PythonException);
+    if let Some(found) = raised {
+        let (reason, message) = (found.cause.word(), found.message.clone());
+        let advice = &found.suggestion;
+        if set_condition(&mut report.status, CONDITION_STALLED, true, reason, message.clone(), now) {
+            let message = format!("{message}. {advice}");
+            report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
+        }
+    } else if elapsed(sign, output.looked) >= job.stall_timeout {
         let silent = elapsed(sign, now).as_secs();
         let (reason, found) = match &output.found {
             Some(found) => (found.cause.word(), in_words(found)),
@@ -226,13 +253,53 @@ mod tests {
     #[test]
     fn a_silent_job_is_looked_at_ever_more_rarely() {
         let (minute, timeout) = (Duration::from_secs(60), Duration::from_secs(600));
-        let pauses = [10, 20, 50, 600].map(|minutes| pause(timeout, minute * minutes).as_secs());
+        let pauses =
+            [10, 20, 50, 600].map(|minutes| pause(timeout, minute * minutes, minute * minutes).as_secs());
         assert_eq!(pauses, [60, 120, 300, 300]);
-        assert_eq!(pause(Duration::from_secs(2), Duration::from_secs(2)), Duration::from_secs(2));
+        let two = Duration::from_secs(2);
+        assert_eq!(pause(two, two, two), two);
         let (mut silent, mut looks) = (timeout, 0);
         while silent < timeout + 60 * minute {
-            (silent, looks) = (silent + pause(timeout, silent), looks + 1);
+            (silent, looks) = (silent + pause(timeout, silent, silent), looks + 1);
         }
         assert!(looks <= 22, "{looks} looks in an hour");
+    }
+
+    #[test]
+    fn a_job_that_prints_is_looked_at_within_seconds_and_then_once_a_minute() {
+        let seconds =
+            |ran: u64| pause(Duration::from_secs(600), Duration::ZERO, Duration::from_secs(ran)).as_secs();
+        assert_eq!([1, 20, 60, 240, 36_000].map(seconds), [5, 5, 15, 60, 60]);
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let mut seen = running(second(0));
+        assert_eq!([4, 5].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
+        assert_eq!(next_look(&job(), &seen, None, second(1)), Some(Duration::from_secs(4)));
+        seen.output = Some(OutputSeen { looked: second(5), last: Some(second(4)), found: None });
+        assert_eq!([9, 10].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
+    }
+
+    #[test]
+    fn an_exception_for_which_the_others_wait_is_reported_before_the_timeout() {
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let log = "Traceback (most recent call last):\n  File \"boom.py\", line 9, in <module>\nKeyError: 'missing'\n";
+        let mut seen = running(second(0));
+        seen.output_read =
+            Some(OutputRead { looked: second(5), last: Some(second(1)), log: Some(log.to_owned()) });
+        let shown = output_shown(&job(), &seen);
+        let mut report = Report { status: seen.status.clone(), ..Report::default() };
+        report_stall(&job(), &seen, shown.as_ref(), &mut report, second(5));
+        let stalled = condition(&report.status, CONDITION_STALLED).unwrap();
+        assert_eq!((stalled.status.as_str(), stalled.reason.as_deref()), ("True", Some("PythonException")));
+        assert!(report.notices[0].message.contains("python -m mpi4py"), "{:?}", report.notices);
+        seen.output = shown;
+        seen.status = report.status;
+        seen.output_read = Some(OutputRead {
+            looked: second(10),
+            last: Some(second(9)),
+            log: Some(format!("{log}epoch 2\n")),
+        });
+        let mut report = Report { status: seen.status.clone(), ..Report::default() };
+        report_stall(&job(), &seen, output_shown(&job(), &seen).as_ref(), &mut report, second(10));
+        assert!(!is_true(&report.status, CONDITION_STALLED), "it goes on");
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use api::{
     ANNOTATION_ATTEMPT, ANNOTATION_AVOID_FAILED_NODES, ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS,
-    ANNOTATION_NETWORK_POLICY, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT, ANNOTATION_VOLCANO_QUEUE,
-    ANNOTATION_WORKER_FAILURE, LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, ReplicaSpec,
-    RunPolicy, SchedulingPolicy, WORKER,
+    ANNOTATION_NETWORK_POLICY, ANNOTATION_PROGRESS, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT,
+    ANNOTATION_VOLCANO_QUEUE, ANNOTATION_WORKER_FAILURE, LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US,
+    MPIJob, ReplicaSpec, RunPolicy, SchedulingPolicy, WORKER,
 };
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
@@ -19,11 +19,11 @@ use crate::defaults::{DEFAULT_SSH_MOUNT_PATH, defaulted};
 use crate::duration::parse_duration;
 
 /// A Worker that is not ready this long after it was scheduled fails the job, unless an annotation says otherwise.
-const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+pub(crate) const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// A running job that prints nothing for this long counts as stalled, unless an annotation says otherwise.
 const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The longest DNS label (RFC 1035), and so the longest host name of a Worker.
-const LONGEST_LABEL: usize = 63;
+pub(crate) const LONGEST_LABEL: usize = 63;
 /// A larger number of gang restarts is taken for a mistake in the annotation.
 const MOST_GANG_RESTARTS: u32 = 1000;
 
@@ -145,6 +145,8 @@ pub struct ValidJob {
     pub isolated: bool,
     /// Whether the job is suspended.
     pub suspended: bool,
+    /// Whether a person has cancelled the job.
+    pub cancelled: bool,
     /// The Launcher; its count is 1.
     pub launcher: Replica,
     /// The Workers; `None` if the job has no `Worker`.
@@ -163,6 +165,8 @@ pub struct ValidJob {
     pub avoid_nodes: Option<Avoidance>,
     /// What a failed or deleted Worker does to the job, if the job specifies it.
     pub worker_failure: Option<WorkerFailure>,
+    /// Whether its programs can report their progress, if the job specifies it.
+    pub reports: Option<bool>,
     /// Faults of a job that goes on nevertheless; see [`tolerate`]. Empty if [`validate`] accepted the job.
     pub faults: Vec<Fault>,
 }
@@ -220,6 +224,7 @@ impl ValidJob {
             max_gang_restarts: self.max_gang_restarts,
             avoid_nodes: self.avoid_nodes,
             worker_failure: self.worker_failure,
+            reports: self.reports,
         }
     }
 
@@ -257,7 +262,7 @@ pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
     let job = defaulted(job);
     let mut faults = Faults::default();
     check_name(&job, &mut faults);
-    let annotations = read_annotations(&job, last, &mut faults);
+    let annotations = read_annotations(job.metadata.annotations.as_ref(), last, &mut faults);
     let slots = job.spec.slots_per_worker.unwrap_or(1);
     if slots < 0 {
         faults.add("spec.slotsPerWorker", format!("is {slots}"), "use 0 or more; the default is 1");
@@ -288,6 +293,12 @@ pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
         volcano_queue: annotations.volcano_queue,
         isolated: annotations.isolated,
         suspended: policy.suspend.unwrap_or(false),
+        cancelled: job
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(api::ANNOTATION_CANCEL))
+            .is_some_and(|value| value == "true"),
         launcher,
         workers,
         launch: annotations.launch,
@@ -297,15 +308,22 @@ pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
         max_gang_restarts: annotations.max_gang_restarts,
         avoid_nodes: annotations.avoid_nodes,
         worker_failure: annotations.worker_failure,
+        reports: annotations.reports,
         faults: faults.0,
     }
 }
 
+/// Collects faults in the order in which they are found.
 #[derive(Default)]
-struct Faults(Vec<Fault>);
+pub(crate) struct Faults(pub(crate) Vec<Fault>);
 
 impl Faults {
-    fn add(&mut self, path: impl Into<String>, message: impl Into<String>, advice: impl Into<String>) {
+    pub(crate) fn add(
+        &mut self,
+        path: impl Into<String>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
         self.0.push(Fault { path: path.into(), message: message.into(), advice: advice.into() });
     }
 }
@@ -349,32 +367,30 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
 /// The values of a job's annotations; the default is a job without any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    launch: Option<Launch>,
-    start_timeout: Option<Duration>,
+    pub(crate) launch: Option<Launch>,
+    pub(crate) start_timeout: Option<Duration>,
     stall_timeout: Option<Duration>,
     volcano_queue: Option<String>,
     isolated: bool,
-    attempt: u32,
+    pub(crate) attempt: u32,
     max_gang_restarts: u32,
     avoid_nodes: Option<Avoidance>,
-    worker_failure: Option<WorkerFailure>,
+    pub(crate) worker_failure: Option<WorkerFailure>,
+    pub(crate) reports: Option<bool>,
 }
 
 /// Reads our annotations; one that cannot be read keeps its last valid value.
-fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> Annotations {
+pub(crate) fn read_annotations(
+    annotations: Option<&BTreeMap<String, String>>,
+    last: &Annotations,
+    faults: &mut Faults,
+) -> Annotations {
     let none = BTreeMap::new();
-    let annotations = job.metadata.annotations.as_ref().unwrap_or(&none);
+    let annotations = annotations.unwrap_or(&none);
     let mut read = Annotations::default();
-    let path = |name: &str| format!("metadata.annotations[{name}]");
-    match annotations.get(ANNOTATION_LAUNCH).map(String::as_str) {
-        None => {}
-        Some("ssh") => read.launch = Some(Launch::Ssh),
-        Some("agent") => read.launch = Some(Launch::Agent),
-        Some(other) => {
-            read.launch = last.launch;
-            faults.add(path(ANNOTATION_LAUNCH), format!("is {other:?}"), "use \"ssh\" or \"agent\"");
-        }
-    }
+    let launch = (ANNOTATION_LAUNCH, "use \"ssh\" or \"agent\"");
+    let launches = [("ssh", Launch::Ssh), ("agent", Launch::Agent)];
+    read.launch = read_word(annotations, launch, &launches, last.launch, faults);
     for (name, timeout, former) in [
         (ANNOTATION_START_TIMEOUT, &mut read.start_timeout, last.start_timeout),
         (ANNOTATION_STALL_TIMEOUT, &mut read.stall_timeout, last.stall_timeout),
@@ -383,58 +399,62 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
         let parsed = parse_duration(text);
         *timeout = parsed.or(former);
         if parsed.is_none() {
-            faults.add(
-                path(name),
-                format!("{text:?} is not a duration"),
-                "use a duration like 90s, 10m or 1h30m",
-            );
+            let advice = "use a duration like 90s, 10m or 1h30m";
+            faults.add(annotation_path(name), format!("{text:?} is not a duration"), advice);
         }
     }
     read.volcano_queue = annotations.get(ANNOTATION_VOLCANO_QUEUE).filter(|queue| !queue.is_empty()).cloned();
-    match annotations.get(ANNOTATION_NETWORK_POLICY).map(String::as_str) {
-        None => {}
-        Some("isolated") => read.isolated = true,
-        Some(other) => {
-            read.isolated = last.isolated;
-            let advice = "use \"isolated\", or omit it";
-            faults.add(path(ANNOTATION_NETWORK_POLICY), format!("is {other:?}"), advice);
-        }
-    }
+    let policy = (ANNOTATION_NETWORK_POLICY, "use \"isolated\", or omit it");
+    let policies = [("isolated", true)];
+    read.isolated =
+        read_word(annotations, policy, &policies, Some(last.isolated), faults).unwrap_or_default();
     if let Some(text) = annotations.get(ANNOTATION_MAX_GANG_RESTARTS) {
         match text.parse::<u32>() {
             Ok(count) if count <= MOST_GANG_RESTARTS => read.max_gang_restarts = count,
             _ => {
                 read.max_gang_restarts = last.max_gang_restarts;
                 let advice = format!("use a whole number from 0 to {MOST_GANG_RESTARTS}");
-                faults.add(path(ANNOTATION_MAX_GANG_RESTARTS), format!("is {text:?}"), advice);
+                let path = annotation_path(ANNOTATION_MAX_GANG_RESTARTS);
+                faults.add(path, format!("is {text:?}"), advice);
             }
         }
     }
-    match annotations.get(ANNOTATION_AVOID_FAILED_NODES).map(String::as_str) {
-        None => {}
-        Some("prefer") => read.avoid_nodes = Some(Avoidance::Prefer),
-        Some("require") => read.avoid_nodes = Some(Avoidance::Require),
-        Some(other) => {
-            read.avoid_nodes = last.avoid_nodes;
-            let advice = "use \"prefer\" or \"require\", or omit it";
-            faults.add(path(ANNOTATION_AVOID_FAILED_NODES), format!("is {other:?}"), advice);
-        }
-    }
-    match annotations.get(ANNOTATION_WORKER_FAILURE).map(String::as_str) {
-        None => {}
-        Some("fail") => read.worker_failure = Some(WorkerFailure::Fail),
-        Some("restart") => read.worker_failure = Some(WorkerFailure::Restart),
-        Some("tolerate") => read.worker_failure = Some(WorkerFailure::Tolerate),
-        Some(other) => {
-            read.worker_failure = last.worker_failure;
-            let advice = "use \"fail\", \"restart\" or \"tolerate\", or omit it";
-            faults.add(path(ANNOTATION_WORKER_FAILURE), format!("is {other:?}"), advice);
-        }
-    }
+    let avoid = (ANNOTATION_AVOID_FAILED_NODES, "use \"prefer\" or \"require\", or omit it");
+    let avoidances = [("prefer", Avoidance::Prefer), ("require", Avoidance::Require)];
+    read.avoid_nodes = read_word(annotations, avoid, &avoidances, last.avoid_nodes, faults);
+    let failure = (ANNOTATION_WORKER_FAILURE, "use \"fail\", \"restart\" or \"tolerate\", or omit it");
+    let failures = [
+        ("fail", WorkerFailure::Fail),
+        ("restart", WorkerFailure::Restart),
+        ("tolerate", WorkerFailure::Tolerate),
+    ];
+    read.worker_failure = read_word(annotations, failure, &failures, last.worker_failure, faults);
+    let progress = (ANNOTATION_PROGRESS, "use \"on\" or \"off\", or omit it");
+    read.reports = read_word(annotations, progress, &[("on", true), ("off", false)], last.reports, faults);
     // The operator writes this annotation; a value that it cannot have written counts as the first attempt.
     let attempt = annotations.get(ANNOTATION_ATTEMPT).and_then(|number| number.parse().ok());
     read.attempt = attempt.unwrap_or_default();
     read
+}
+
+/// Reads an annotation that has one of a few values. For any other the `former` value applies.
+fn read_word<T: Copy>(
+    annotations: &BTreeMap<String, String>,
+    (name, advice): (&str, &str),
+    words: &[(&str, T)],
+    former: Option<T>,
+    faults: &mut Faults,
+) -> Option<T> {
+    let text = annotations.get(name)?;
+    let found = words.iter().find(|(word, _)| word == text).map(|(_, value)| *value);
+    if found.is_none() {
+        faults.add(annotation_path(name), format!("is {text:?}"), advice);
+    }
+    found.or(former)
+}
+
+fn annotation_path(name: &str) -> String {
+    format!("metadata.annotations[{name}]")
 }
 
 fn read_implementation(job: &MPIJob, faults: &mut Faults) -> Implementation {

@@ -92,7 +92,8 @@ fn verdict(
             false,
             REASON_COLLAPSED,
             format!(
-                "no rank was started on any of the {workers} Workers: the program ran only in the Launcher's pod"
+                "no rank was started on any of the {workers} Workers: the program ran only in the Launcher's pod. If the image \
+                 has another MPI than the job says, set mpiImplementation"
             ),
         ),
     })

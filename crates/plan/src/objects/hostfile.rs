@@ -1,5 +1,6 @@
 //! The ConfigMap that the Launcher mounts at `/etc/mpi`: the hostfile, with every host that the spec asks for, and
-//! `discover_hosts.sh`, which prints the running ones (elastic Horovod calls it).
+//! `discover_hosts.sh`, which prints the running ones (elastic Horovod calls it). Beside them are the authorities of the
+//! endpoint for progress, which other volumes take from it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,6 +8,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
+use super::reporting::{AUTHORITIES, endpoint};
+use super::transport::launch;
 use super::{launcher_name, metadata, watched_labels, worker_name};
 use crate::Settings;
 use crate::kept::Pod;
@@ -25,8 +28,10 @@ pub(crate) fn config_map_name(job: &str) -> String {
 
 /// The ConfigMap, given the script's text.
 pub(crate) fn config_map(job: &ValidJob, script: String, settings: &Settings) -> ConfigMap {
-    let data =
+    let mut data =
         BTreeMap::from([(HOSTFILE.to_owned(), hostfile(job, settings)), (DISCOVER_HOSTS.to_owned(), script)]);
+    let progress = endpoint(job, launch(job, settings), settings);
+    data.extend(progress.map(|progress| (AUTHORITIES.to_owned(), progress.authorities.clone())));
     ConfigMap {
         metadata: metadata(job, config_map_name(&job.name), watched_labels(job)),
         data: Some(data),

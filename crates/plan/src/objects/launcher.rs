@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::hostfile::{DISCOVER_HOSTS, HOSTFILE, config_map_name};
 use super::pod_group::join;
+use super::reporting::let_report;
 use super::transport::{equip, launch, launcher_environment, mount};
 use super::{env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels};
 use crate::Settings;
@@ -83,7 +84,7 @@ fn pod_spec(job: &ValidJob, mut pod: PodSpec, settings: &Settings) -> PodSpec {
     if let Some(container) = pod.containers.first_mut() {
         let variables = container.env.get_or_insert_default();
         variables.push(env("K_MPI_JOB_ROLE", "launcher"));
-        variables.extend(launcher_environment(job, launch));
+        variables.extend(launcher_environment(job.implementation, job.slots, launch));
         if !job.launcher_as_worker {
             // Empty, so that a Launcher without GPUs does not see the host's GPUs because of the image's defaults.
             let empty = |name: &str| EnvVar { name: name.to_owned(), ..EnvVar::default() };
@@ -95,6 +96,7 @@ fn pod_spec(job: &ValidJob, mut pod: PodSpec, settings: &Settings) -> PodSpec {
     if let Some(container) = pod.containers.first_mut() {
         container.volume_mounts.get_or_insert_default().push(mount(CONFIG_VOLUME, api::HOSTFILE_DIRECTORY));
     }
+    let_report(job, launch, settings, &mut pod);
     pod
 }
 

@@ -6,6 +6,7 @@ mod launcher;
 mod network_policy;
 mod pod_group;
 mod record;
+mod reporting;
 mod secret;
 mod service;
 mod transport;
@@ -19,17 +20,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::validate::ValidJob;
 
-pub(crate) use hostfile::{config_map, config_map_name, discover_hosts};
+pub(crate) use hostfile::{DISCOVER_HOSTS, config_map, config_map_name, discover_hosts};
 pub(crate) use launcher::{launcher_job, scheduling_directives};
 pub(crate) use network_policy::network_policy;
 pub use pod_group::{Gang, PodGroup, deciding_classes};
 pub(crate) use pod_group::{drift, pod_group};
-pub(crate) use record::record;
+pub(crate) use record::{RecordedFailure, record, record_data};
 pub use record::{record_name, recorded};
 pub use secret::key_data;
 pub(crate) use secret::secret;
+pub(crate) use secret::{PRIVATE_KEY, PUBLIC_KEY};
 pub(crate) use service::service;
-pub(crate) use transport::runs_agent;
+pub(crate) use transport::{
+    default_launch, equip_with_agent, launcher_environment, mount, runs_agent, runs_sshd, set_worker_command,
+};
 pub(crate) use worker::worker;
 
 /// A job's key pair, in the form that the Secret holds. The caller generates it, because nothing here has randomness.
@@ -135,6 +139,6 @@ fn name_host(job: &ValidJob, pod: &mut PodSpec, host: String) {
     }
 }
 
-fn env(name: &str, value: impl Into<String>) -> EnvVar {
+pub(crate) fn env(name: &str, value: impl Into<String>) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
 }

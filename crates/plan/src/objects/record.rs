@@ -34,6 +34,46 @@ pub(crate) fn record(
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
     let attempt = status.attempts.iter().find(|attempt| attempt.number == number)?;
     let ended = attempt.completion_time.as_ref()?.0.to_string();
+    let node = failure.pod.as_deref().and_then(|name| seen.node_of(name));
+    let data = record_data(&RecordedFailure {
+        attempt: job.attempt,
+        condition_reason: words.reason.as_deref(),
+        condition_message: words.message.as_deref(),
+        failure,
+        node,
+        ended,
+        log: run.and_then(|run| run.log.as_deref()),
+    });
+    Some(ConfigMap {
+        metadata: metadata(job, record_name(&job.name, job.attempt), watched_labels(job)),
+        data: Some(data),
+        immutable: Some(true),
+        ..ConfigMap::default()
+    })
+}
+
+/// What the record of a failed attempt says.
+pub(crate) struct RecordedFailure<'a> {
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// The reason of the condition that reports the failure.
+    pub condition_reason: Option<&'a str>,
+    /// Its message.
+    pub condition_message: Option<&'a str>,
+    /// Who failed, why, and what to do.
+    pub failure: &'a Failure,
+    /// The node on which the pod failed.
+    pub node: Option<&'a str>,
+    /// When the attempt ended.
+    pub ended: String,
+    /// The end of the Launcher's output.
+    pub log: Option<&'a str>,
+}
+
+/// The record's keys and values, each cut to its longest length.
+pub(crate) fn record_data(recorded: &RecordedFailure<'_>) -> BTreeMap<String, String> {
+    let RecordedFailure { attempt, condition_reason, condition_message, failure, node, ended, log } =
+        recorded;
     let Failure {
         reason,
         message,
@@ -46,12 +86,10 @@ pub(crate) fn record(
         ended_early,
         evidence,
     } = failure;
-    let node = pod.as_deref().and_then(|name| seen.node_of(name));
-    let log = run.and_then(|run| run.log.clone());
     let values = [
-        ("attempt", Some(job.attempt.to_string())),
-        ("conditionReason", words.reason.clone()),
-        ("conditionMessage", words.message.clone()),
+        ("attempt", Some(attempt.to_string())),
+        ("conditionReason", condition_reason.map(str::to_owned)),
+        ("conditionMessage", condition_message.map(str::to_owned)),
         ("reason", Some(reason.clone())),
         ("message", Some(message.clone())),
         ("suggestion", suggestion.clone()),
@@ -63,19 +101,14 @@ pub(crate) fn record(
         ("endedEarly", ended_early.map(|early| early.to_string())),
         ("evidence", (!evidence.is_empty()).then(|| evidence.join("\n"))),
         ("node", node.map(str::to_owned)),
-        ("completionTime", Some(ended)),
+        ("completionTime", Some(ended.clone())),
     ];
     let mut data: BTreeMap<String, String> = values
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), cut_end(&value?, LONGEST_VALUE_BYTES).to_owned())))
         .collect();
-    data.extend(log.map(|log| ("launcher.log".to_owned(), last_lines(&log).to_owned())));
-    Some(ConfigMap {
-        metadata: metadata(job, record_name(&job.name, job.attempt), watched_labels(job)),
-        data: Some(data),
-        immutable: Some(true),
-        ..ConfigMap::default()
-    })
+    data.extend(log.map(|log| ("launcher.log".to_owned(), last_lines(log).to_owned())));
+    data
 }
 
 /// Returns the name of an attempt's record; 0 counts as the first.

@@ -1,6 +1,8 @@
 //! What a pod needs so that the Launcher can start processes in the Workers: upstream's SSH key, or the launch agent
 //! with its program, its key and the settings that make the MPI use it.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, PodSpec, ResourceRequirements,
     SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
@@ -29,8 +31,14 @@ pub(crate) fn launch(job: &ValidJob, settings: &Settings) -> Launch {
     if let Some(launch) = job.launch {
         return launch;
     }
-    let container =
-        job.workers.as_ref().and_then(|workers| workers.template.spec.as_ref()?.containers.first());
+    default_launch(
+        job.workers.as_ref().and_then(|workers| workers.template.spec.as_ref()?.containers.first()),
+        settings,
+    )
+}
+
+/// The operator's default transport, for Workers with this container.
+pub(crate) fn default_launch(container: Option<&Container>, settings: &Settings) -> Launch {
     match settings.default_launch {
         Launch::Agent
             if container.is_none_or(|container| has_no_command(container) || runs_sshd(container)) =>
@@ -53,7 +61,7 @@ pub(crate) fn has_no_command(container: &Container) -> bool {
 }
 
 /// Whether the container's program is sshd itself, as in upstream's examples.
-fn runs_sshd(container: &Container) -> bool {
+pub(crate) fn runs_sshd(container: &Container) -> bool {
     let words = container.command.iter().chain(&container.args).flatten();
     words.take(1).any(|program| program == "sshd" || program.ends_with("/sshd"))
 }
@@ -75,11 +83,15 @@ pub(crate) fn set_worker_command(launch: Launch, container: &mut Container) {
 
 /// The Launcher's environment that makes the MPI use the hosts and the transport, in upstream's order. The `PRTE_`
 /// twins at the end are ours, as Open MPI 5 does not read the `OMPI_MCA_orte_*` names.
-pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar> {
+pub(crate) fn launcher_environment(
+    implementation: Implementation,
+    slots: i32,
+    launch: Launch,
+) -> Vec<EnvVar> {
     let hostfile = format!("{}/hostfile", api::HOSTFILE_DIRECTORY);
-    let slots = job.slots.to_string();
+    let slots = slots.to_string();
     let mut set = Vec::new();
-    match job.implementation {
+    match implementation {
         Implementation::OpenMpi => {
             set.push(env("OMPI_MCA_orte_keep_fqdn_hostnames", "true"));
             set.push(env("OMPI_MCA_orte_default_hostfile", &hostfile));
@@ -127,32 +139,44 @@ pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar
 
 /// Adds the key to the pod and its MPI container, and for the agent transport the agent's program and settings.
 pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &mut PodSpec) {
-    let path = match launch {
-        Launch::Ssh => job.ssh_mount_path.clone(),
-        Launch::Agent => api::LAUNCH_KEY_DIRECTORY.to_owned(),
+    match launch {
+        Launch::Ssh => {
+            let root_only = job.ssh_mount_path == DEFAULT_SSH_MOUNT_PATH;
+            let volume = key_volume(secret_name(&job.name), root_only);
+            pod.volumes.get_or_insert_default().push(volume);
+            if let Some(container) = pod.containers.first_mut() {
+                container.volume_mounts.get_or_insert_default().push(mount(KEY_VOLUME, &job.ssh_mount_path));
+            }
+        }
+        Launch::Agent => equip_with_agent(secret_name(&job.name), job.start_timeout, settings, pod, 0),
+    }
+}
+
+/// Adds the agent's program, key and settings to the pod; `main` is the index of its MPI container.
+pub(crate) fn equip_with_agent(
+    secret: String,
+    start_timeout: Duration,
+    settings: &Settings,
+    pod: &mut PodSpec,
+    main: usize,
+) {
+    let empty = Volume {
+        name: AGENT.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
     };
-    pod.volumes.get_or_insert_default().push(key_volume(job, launch));
-    if launch == Launch::Agent {
-        let empty = Volume {
-            name: AGENT.to_owned(),
-            empty_dir: Some(EmptyDirVolumeSource::default()),
-            ..Volume::default()
-        };
-        pod.volumes.get_or_insert_default().push(empty);
-        let user = pod.containers.first().and_then(|container| container.security_context.as_ref());
-        let install = install(settings, user);
-        pod.init_containers.get_or_insert_default().insert(0, install);
-    }
-    let Some(container) = pod.containers.first_mut() else { return };
-    container.volume_mounts.get_or_insert_default().push(mount(KEY_VOLUME, &path));
-    if launch == Launch::Agent {
-        container.volume_mounts.get_or_insert_default().push(mount(AGENT, api::LAUNCH_DIRECTORY));
-        container.env.get_or_insert_default().extend([
-            env("ODH_LAUNCH_KEY", format!("{path}/{PRIVATE_KEY_FILE}")),
-            env("ODH_LAUNCH_PORT", api::LAUNCH_PORT.to_string()),
-            env("ODH_LAUNCH_START_TIMEOUT", job.start_timeout.as_secs().to_string()),
-        ]);
-    }
+    pod.volumes.get_or_insert_default().extend([key_volume(secret, false), empty]);
+    let user = pod.containers.get(main).and_then(|container| container.security_context.as_ref());
+    let install = install(settings, user);
+    pod.init_containers.get_or_insert_default().insert(0, install);
+    let Some(container) = pod.containers.get_mut(main) else { return };
+    let mounts = [mount(KEY_VOLUME, api::LAUNCH_KEY_DIRECTORY), mount(AGENT, api::LAUNCH_DIRECTORY)];
+    container.volume_mounts.get_or_insert_default().extend(mounts);
+    container.env.get_or_insert_default().extend([
+        env("ODH_LAUNCH_KEY", format!("{}/{PRIVATE_KEY_FILE}", api::LAUNCH_KEY_DIRECTORY)),
+        env("ODH_LAUNCH_PORT", api::LAUNCH_PORT.to_string()),
+        env("ODH_LAUNCH_START_TIMEOUT", start_timeout.as_secs().to_string()),
+    ]);
 }
 
 /// The init container that copies the agent's program to where the MPI container finds it. It complies with Pod
@@ -192,15 +216,14 @@ fn install(settings: &Settings, user: Option<&SecurityContext>) -> Container {
 }
 
 /// The Secret as files. Mode 0600 only below `/root`, as upstream: elsewhere the pod's user may not be root.
-fn key_volume(job: &ValidJob, launch: Launch) -> Volume {
-    let root_only = launch == Launch::Ssh && job.ssh_mount_path == DEFAULT_SSH_MOUNT_PATH;
+fn key_volume(secret: String, root_only: bool) -> Volume {
     let items =
         [(PRIVATE_KEY, PRIVATE_KEY_FILE), (PUBLIC_KEY, "id_rsa.pub"), (PUBLIC_KEY, "authorized_keys")];
     Volume {
         name: KEY_VOLUME.to_owned(),
         secret: Some(SecretVolumeSource {
             default_mode: root_only.then_some(0o600),
-            secret_name: Some(secret_name(&job.name)),
+            secret_name: Some(secret),
             items: Some(
                 items
                     .map(|(key, path)| KeyToPath { key: key.to_owned(), path: path.to_owned(), mode: None })

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig, PodSpec};
 
 use super::pod_group::join;
+use super::reporting::let_report;
 use super::transport::{equip, launch, set_worker_command};
 use super::{env, metadata, name_host, pod_labels, worker_name};
 use crate::Settings;
@@ -46,5 +47,6 @@ fn pod_spec(
         container.env.get_or_insert_default().push(env("K_MPI_JOB_ROLE", "worker"));
     }
     equip(job, launch, settings, &mut pod);
+    let_report(job, launch, settings, &mut pod);
     pod
 }

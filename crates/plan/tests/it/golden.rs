@@ -98,7 +98,7 @@ fn walk(scene: &Scene) -> Value {
     shown
 }
 
-fn show_change(change: &Change) -> Value {
+pub fn show_change(change: &Change) -> Value {
     match change {
         Change::Create(child) => json!({ "create": show_child(child) }),
         Change::Patch(patch) => {
@@ -162,7 +162,9 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         "tests/it",
         "src",
         "src/objects",
+        "src/trainjob",
         "../operator/src",
+        "../operator/src/trainjobs",
         "../operator/tests/it",
         "../operator/src/bin/mpi-operator",
         "../api/tests/it",
@@ -172,7 +174,7 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
         sources.extend(files.filter(|file| file.is_file()).map(|file| fs::read_to_string(file).unwrap()));
     }
-    for document in ["deviations.md", "upstream-behaviour.md"] {
+    for document in ["deviations.md", "upstream-behaviour.md", "trainjob-upstream-tests.md"] {
         let text = fs::read_to_string(root.join("../../docs/reference").join(document)).unwrap();
         let rows: Vec<&str> = text.lines().filter(|line| line.ends_with("` |")).collect();
         assert!(rows.len() > 10, "the table is missing");
@@ -180,7 +182,9 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         let named: Vec<&str> = proofs.flat_map(|(_, proofs)| proofs.split(", ")).collect();
         let is_there = |proof: &&&str| {
             let name = proof.trim_matches('`');
-            root.join("testdata").join(name).exists() || sources.contains(&format!("fn {name}("))
+            let folders = ["testdata", "testdata/trainjobs"];
+            folders.iter().any(|folder| root.join(folder).join(name).exists())
+                || sources.contains(&format!("fn {name}("))
         };
         let missing: Vec<&&str> = named.iter().filter(|proof| !is_there(proof)).collect();
         assert!(missing.is_empty(), "{document}: {missing:?}");

@@ -5,6 +5,8 @@
 
 mod allocations;
 mod golden;
+mod progress;
 mod scene;
+mod trainjobs;
 mod upstream;
 mod validation;

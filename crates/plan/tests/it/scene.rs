@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
-    Change, Child, ChildKind, Launch, LauncherRun, ObservedState, PodGroup, SecretSeen, Settings, ValidJob,
-    kept,
+    Change, Child, ChildKind, Launch, LauncherRun, ObservedState, PodGroup, ProgressEndpoint, SecretSeen,
+    Settings, ValidJob, kept,
 };
 use serde::Deserialize;
 
@@ -28,6 +28,9 @@ pub struct Scene {
     pub cluster_domain: String,
     #[serde(default)]
     pub default_launch: Option<String>,
+    /// Whether programs can report their progress.
+    #[serde(default)]
+    pub progress: bool,
     pub job: MPIJob,
     /// The job's annotations when they were last valid.
     #[serde(default)]
@@ -166,6 +169,15 @@ pub fn settings(scene: &Scene) -> Settings {
         },
         launch_image: "launch:test".to_owned(),
         gang: plan::Gang::named(&scene.gang),
+        progress: scene.progress.then(endpoint),
+    }
+}
+
+/// An endpoint for the progress of jobs.
+pub fn endpoint() -> ProgressEndpoint {
+    ProgressEndpoint {
+        url: "https://operator.test:10443".to_owned(),
+        authorities: "the authority".to_owned(),
     }
 }
 
@@ -266,7 +278,7 @@ fn add_launcher(seen: &mut ObservedState, mut launcher: Job, scene: Option<&Laun
 }
 
 /// The pod as the operator's watches keep it.
-fn pod_of(pod: &Pod, scene: &PodScene) -> kept::Pod {
+pub fn pod_of(pod: &Pod, scene: &PodScene) -> kept::Pod {
     let mut pod = pod.clone();
     pod.metadata.uid = Some(format!("uid-of-{}", pod.metadata.name.as_ref().unwrap()));
     if let Some(mode) = &scene.mode {
