@@ -77,7 +77,7 @@ use auth::authority::{self, Authority};
 use auth::certificates::Certified;
 use auth::{Identities, UserInfo, impersonation};
 use catalog::{Catalog, Entry};
-use guests::Guest;
+use connections::Slot;
 use kubelet::Kubelets;
 use negotiate::ResponseFormat;
 use reply::Shown;
@@ -184,25 +184,25 @@ pub struct Endpoint {
     server: Arc<ApiServer>,
     authentication: Authentication,
     /// The connection that the requests arrive on, if there is one.
-    guest: Option<Arc<Guest>>,
+    slot: Option<Arc<Slot>>,
 }
 
 impl Endpoint {
     /// Creates an endpoint that requires credentials.
     pub fn with_credentials(server: Arc<ApiServer>) -> Self {
-        Self { server, authentication: Authentication::Credentials, guest: None }
+        Self { server, authentication: Authentication::Credentials, slot: None }
     }
 
     /// Returns the endpoint for one connection, with the client certificate it presented, if any.
     #[must_use]
-    pub fn of_connection(self, certificate: Option<Certified>, guest: Arc<Guest>) -> Self {
+    pub fn of_connection(self, certificate: Option<Certified>, slot: Arc<Slot>) -> Self {
         let authentication = certificate.map_or(Authentication::Credentials, Authentication::Certificate);
-        Self { server: self.server, authentication, guest: Some(guest) }
+        Self { server: self.server, authentication, slot: Some(slot) }
     }
 
     /// Creates an endpoint for one user of this process.
     pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
-        Self { server, authentication: Authentication::Trusted(user), guest: None }
+        Self { server, authentication: Authentication::Trusted(user), slot: None }
     }
 
     /// Authenticates a request. The first valid one marks its connection as authenticated.
@@ -216,8 +216,8 @@ impl Endpoint {
                 auth::authenticate(identities, store, headers, now)?.ok_or_else(status::unauthorized)?
             }
         };
-        if let Some(guest) = &self.guest {
-            guest.know();
+        if let Some(slot) = &self.slot {
+            slot.keep();
         }
         Ok(user)
     }

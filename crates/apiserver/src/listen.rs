@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use connections::{Slot, Slots};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -14,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Endpoint;
 use super::auth::certificates::certified;
-use super::guests::{Guest, Guests};
+use super::guests;
 
 /// The maximum number of concurrent streams on one HTTP/2 connection. kube-apiserver's
 /// `http2.Server.MaxConcurrentStreams` is 100 for unauthenticated users; our own clients may open more
@@ -34,7 +35,7 @@ pub async fn listen(
     listener: TcpListener,
     acceptor: TlsAcceptor,
     endpoint: Endpoint,
-    guests: Arc<Guests>,
+    slots: Arc<Slots>,
     stop: CancellationToken,
 ) {
     let connections = TaskTracker::new();
@@ -45,15 +46,16 @@ pub async fn listen(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(guest) = guests.admit(peer.ip()) else {
+                let Some(slot) = slots.take(peer.ip()) else {
                     tracing::debug!(%peer, "no room for a connection");
                     continue;
                 };
+                let slot = Arc::new(slot);
                 let (acceptor, endpoint, stop) = (acceptor.clone(), endpoint.clone(), stop.clone());
                 connections.spawn(async move {
                     tokio::select! {
-                        () = serve(stream, acceptor, endpoint, guest.clone()) => {}
-                        () = guest.outstays() => tracing::debug!(%peer, "a connection without credentials ends"),
+                        () = serve(stream, acceptor, endpoint, slot.clone()) => {}
+                        () = guests::outstays(&slot) => tracing::debug!(%peer, "a connection without credentials ends"),
                         () = stop.cancelled() => {}
                     }
                 });
@@ -68,7 +70,7 @@ pub async fn listen(
     connections.wait().await;
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Endpoint, guest: Arc<Guest>) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Endpoint, slot: Arc<Slot>) {
     // Watch events are small and must be sent without delay.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -79,7 +81,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Endpoint, gue
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let endpoint = endpoint.of_connection(shown.and_then(|certificate| certified(certificate)), guest);
+    let endpoint = endpoint.of_connection(shown.and_then(|certificate| certified(certificate)), slot);
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     let (interval, timeout) = KEEP_ALIVE;
@@ -134,8 +136,8 @@ mod tests {
             let store = Arc::new(Store::new(16, Box::new(Volatile)));
             let server = Arc::new(ApiServer::new(store, Identities::new(TOKEN)));
             let (endpoint, stop) = (Endpoint::with_credentials(server), CancellationToken::new());
-            let guests = Guests::at_most(places);
-            tokio::spawn(listen(listener, identity.acceptor, endpoint, guests, stop.clone()));
+            let slots = guests::at_most(places);
+            tokio::spawn(listen(listener, identity.acceptor, endpoint, slots, stop.clone()));
             Self { address, connector: TlsConnector::from(Arc::new(client)), stop }
         }
 

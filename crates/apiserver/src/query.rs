@@ -242,7 +242,7 @@ fn unescape(text: &str, plus_is_space: bool) -> Vec<u8> {
 }
 
 /// Go's conversion of a query value to a bool: everything but `false` and `0` is true.
-fn flag(value: Option<&str>) -> bool {
+pub fn flag(value: Option<&str>) -> bool {
     value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
 }
 

@@ -165,7 +165,7 @@ pub async fn log(context: &RequestContext<'_>) -> Result<Response<Body>, StatusE
 fn log_request(context: &RequestContext<'_>, pod: &Value) -> Result<LogRequest, StatusError> {
     let raw = &context.query.raw;
     let text = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    let flag = |name: &str| text(name).is_some_and(|value| value == "true" || value == "1");
+    let flag = |name: &str| crate::query::flag(raw.get(name).map(String::as_str));
     let number = |name: &str| {
         text(name)
             .map(|value| {

@@ -30,6 +30,8 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 ];
+/// The object identifier 2.5.29.35 in DER: the extension with the identifier of the issuer's key (RFC 5280, 4.2.1.1).
+const AUTHORITY_KEY_IDENTIFIER: [u8; 5] = [0x06, 3, 0x55, 0x1d, 0x23];
 /// The CA's key.
 const AUTHORITY_KEY: &str = "ca.key";
 /// The lifetime of certificates in years.
@@ -50,7 +52,7 @@ pub enum Error {
     #[error("the API server's certificate could not be made: {0}")]
     Make(#[from] rcgen::Error),
     /// A file in the state directory is damaged.
-    #[error("{path} is damaged ({why}); remove the folder it is in to have it made anew")]
+    #[error("{path} is damaged ({why}); remove the folder it is in to have it created again")]
     Damaged {
         /// The path.
         path: PathBuf,
@@ -82,8 +84,7 @@ pub fn load_or_make(directory: &Path, address: IpAddr) -> Result<Identity, Error
     let (ca, certificate, key) = (file("ca.crt"), file("server.crt"), file("server.key"));
     if !(ca.exists() && certificate.exists() && key.exists()) {
         make(&directory, address)?;
-    } else if file(AUTHORITY_KEY).exists() && !holds_for(&read(&certificate)?, OWN_ADDRESS) {
-        // The state predates access to the API from pods.
+    } else if file(AUTHORITY_KEY).exists() && !is_current(&read(&certificate)?) {
         renew(&directory, address)?;
     }
     let ca_pem = read(&ca)?;
@@ -126,15 +127,25 @@ fn server(address: IpAddr, key: &KeyPair, issuer: &Issuer<'_, KeyPair>) -> Resul
     let mut params = CertificateParams::new(names)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
     name_and_date(&mut params, "kube-apiserver");
     Ok(params.signed_by(key, issuer)?.pem())
+}
+
+/// Returns whether a PEM certificate is as this release issues them: valid for the address that pods use, and with the
+/// identifier of its authority's key, without which strict clients refuse it.
+fn is_current(certificate: &str) -> bool {
+    holds_for(certificate, OWN_ADDRESS) && contains(certificate, &AUTHORITY_KEY_IDENTIFIER)
 }
 
 /// Returns whether a PEM certificate is valid for an address: an `iPAddress` among its alternative names (RFC
 /// 5280, 4.2.1.6), in DER.
 fn holds_for(certificate: &str, address: Ipv4Addr) -> bool {
     let [a, b, c, d] = address.octets();
-    let wanted = [0x87, 4, a, b, c, d];
+    contains(certificate, &[0x87, 4, a, b, c, d])
+}
+
+fn contains(certificate: &str, wanted: &[u8]) -> bool {
     let certificates = CertificateDer::pem_slice_iter(certificate.as_bytes()).filter_map(Result::ok);
     certificates.into_iter().any(|der| der.windows(wanted.len()).any(|bytes| bytes == wanted))
 }
@@ -160,6 +171,7 @@ pub fn sign_client(directory: &Path, name: &str, group: &str, days: i64) -> Resu
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
     if !group.is_empty() {
@@ -234,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_without_the_service_address_is_renewed() {
+    fn a_certificate_of_an_earlier_release_is_renewed() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path();
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
@@ -242,21 +254,27 @@ mod tests {
         let made = read(&place.join("server.crt")).unwrap();
         assert!(holds_for(&made, OWN_ADDRESS) && holds_for(&made, Ipv4Addr::LOCALHOST));
         assert!(!holds_for(&made, Ipv4Addr::new(10, 96, 0, 2)));
+        assert!(is_current(&made), "its issuer's key is identified");
 
-        // As in earlier releases: the same CA and key, but for loopback only.
+        // The same CA and key, but for loopback only, or without the identifier of the issuer's key.
         let key = |name: &str| KeyPair::from_pem(&read(&place.join(name)).unwrap()).unwrap();
-        let mut before = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        name_and_date(&mut before, "kube-apiserver");
-        let issuer = Issuer::new(authority().unwrap(), key(AUTHORITY_KEY));
-        let before = before.signed_by(&key("server.key"), &issuer).unwrap().pem();
-        write(&place.join("server.crt"), &before).unwrap();
-        let authority = read(&place.join("ca.crt")).unwrap();
+        let issued = read(&place.join("ca.crt")).unwrap();
+        let own = OWN_ADDRESS.to_string();
+        for (names, identified) in [(vec!["127.0.0.1"], true), (vec!["127.0.0.1", &own], false)] {
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            let mut before = CertificateParams::new(names).unwrap();
+            before.use_authority_key_identifier_extension = identified;
+            name_and_date(&mut before, "kube-apiserver");
+            let issuer = Issuer::new(authority().unwrap(), key(AUTHORITY_KEY));
+            let before = before.signed_by(&key("server.key"), &issuer).unwrap().pem();
+            write(&place.join("server.crt"), &before).unwrap();
 
-        let identity = load_or_make(place, loopback).unwrap();
-        let renewed = read(&place.join("server.crt")).unwrap();
-        assert!(holds_for(&renewed, OWN_ADDRESS) && renewed != before);
-        assert_eq!(identity.ca_pem, authority, "kubeconfigs of before stay good");
-        load_or_make(place, loopback).unwrap();
-        assert_eq!(read(&place.join("server.crt")).unwrap(), renewed, "and once is enough");
+            let identity = load_or_make(place, loopback).unwrap();
+            let renewed = read(&place.join("server.crt")).unwrap();
+            assert!(is_current(&renewed) && renewed != before);
+            assert_eq!(identity.ca_pem, issued, "kubeconfigs of before stay good");
+            load_or_make(place, loopback).unwrap();
+            assert_eq!(read(&place.join("server.crt")).unwrap(), renewed, "and once is enough");
+        }
     }
 }

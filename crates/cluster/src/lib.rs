@@ -24,7 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::config::Kubeconfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +36,7 @@ use apiserver::audit::{self, Audit};
 use apiserver::auth::tokens::Keys;
 use apiserver::auth::users::{self, Users};
 use apiserver::auth::{self, Identities, UserInfo};
-use apiserver::guests::{Guests, raise_descriptor_limit};
+use apiserver::guests::{self, raise_descriptor_limit};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
 use node::{Mode, ModeChoice, NodeHandle, NodeOptions, Preset};
 use store::{Store, Volatile};
@@ -218,13 +220,13 @@ impl Cluster {
         let endpoint = Endpoint::with_credentials(server.clone());
         // Only now, because the sandbox, and with it every pod, must keep the limit that this process started
         // with.
-        let guests = Guests::new(raise_descriptor_limit());
+        let slots = guests::slots(raise_descriptor_limit());
         // Pods connect to a listener of their own, with the same authentication.
         for listener in
             [Some(listener), node.as_mut().and_then(NodeHandle::take_api_listener)].into_iter().flatten()
         {
-            let (acceptor, endpoint, guests) = (identity.acceptor.clone(), endpoint.clone(), guests.clone());
-            tasks.spawn(apiserver::listen::listen(listener, acceptor, endpoint, guests, stop.clone()));
+            let (acceptor, endpoint, slots) = (identity.acceptor.clone(), endpoint.clone(), slots.clone());
+            tasks.spawn(apiserver::listen::listen(listener, acceptor, endpoint, slots, stop.clone()));
         }
         keep_own_books(&tasks, &server, &health, &stop);
         if options.controllers {
@@ -271,6 +273,12 @@ impl Cluster {
         self.node.as_ref().map(NodeHandle::mode)
     }
 
+    /// Listens for connections of pods in their own network; returns the address at which they find it there. `None` if
+    /// pods have no such network: they then share this machine's.
+    pub async fn listen_for_pods(&self, port: u16) -> Option<(SocketAddr, TcpListener)> {
+        self.node.as_ref()?.listen_for_pods(port).await
+    }
+
     /// Returns the failures so far of parts that were restarted.
     pub fn health(&self) -> Health {
         self.health.clone()
@@ -286,6 +294,7 @@ impl Cluster {
         if let Some(node) = self.node.take() {
             node.stop().await;
         }
+        self.server.kubelets.clear();
         self.stop.cancel();
         self.server.store().close();
         self.server.sessions.stop();
@@ -297,6 +306,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        self.server.kubelets.clear();
         self.stop.cancel();
         self.server.store().close();
         self.server.sessions.stop();
@@ -348,10 +358,45 @@ async fn start_node(
     // node to its own objects, so `system:node:node-0` could not write those of other nodes.
     let nodes = UserInfo::known("system:embedded-nodes", &[access::NODES]);
     let node = node::run(client_of(server, nodes), wanted).await?;
+    let known: Vec<&str> = node.names().iter().map(String::as_str).collect();
+    if let Err(error) = remove_former_nodes(&client_of(server, UserInfo::admin()), &known).await {
+        tracing::warn!(%error, "cannot remove the nodes of an earlier start");
+    }
     for name in node.names() {
         server.kubelets.register(name, node.kubelet());
     }
     Ok(Some(node))
+}
+
+/// Removes the nodes that this cluster had when it was last started with more of them, and the pods on them: no process
+/// will ever report their end.
+async fn remove_former_nodes(client: &kube::Client, known: &[&str]) -> Result<(), kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let pods: Api<Pod> = Api::all(client.clone());
+    let ours = ListParams::default().labels(semantics::local_nodes::ANNOTATION_NODE_MODE);
+    let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::background() };
+    for node in nodes.list_metadata(&ours).await?.items {
+        let name = node.name_any();
+        if known.contains(&name.as_str()) {
+            continue;
+        }
+        for pod in pods.list_metadata(&ListParams::default().fields(&format!("spec.nodeName={name}"))).await?
+        {
+            let namespaced: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+            gone_anyway(namespaced.delete(&pod.name_any(), &at_once).await)?;
+        }
+        gone_anyway(nodes.delete(&name, &DeleteParams::default()).await)?;
+        tracing::info!(node = name, "removed a node that this cluster no longer has");
+    }
+    Ok(())
+}
+
+/// Treats an object that is already gone as deleted.
+fn gone_anyway<T>(deleted: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 fn open_store(options: &Options) -> Result<Store, Error> {

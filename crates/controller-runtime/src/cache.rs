@@ -291,10 +291,18 @@ pub async fn follow<K>(api: Api<K>, cache: Cache<K>, stop: CancellationToken)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
+    follow_selected(api, None, cache, stop).await;
+}
+
+/// As [`follow`], but only for objects that match a label selector.
+pub async fn follow_selected<K>(api: Api<K>, labels: Option<&str>, cache: Cache<K>, stop: CancellationToken)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
     let work = async {
         let mut wait = RETRY_FIRST;
         loop {
-            match list_then_watch(&api, &cache).await {
+            match list_then_watch(&api, labels, &cache).await {
                 Ok(()) => wait = RETRY_FIRST,
                 Err(error) => {
                     tracing::debug!(url = api.resource_url(), %error, "watch broke; listing again");
@@ -308,14 +316,15 @@ where
 }
 
 /// Returns `Ok` when the server no longer has the history since our version. An error ends the watch, too.
-async fn list_then_watch<K>(api: &Api<K>, cache: &Cache<K>) -> Result<(), kube::Error>
+async fn list_then_watch<K>(api: &Api<K>, labels: Option<&str>, cache: &Cache<K>) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let list = api.list(&ListParams::default()).await?;
+    let labels = labels.map(str::to_owned);
+    let list = api.list(&ListParams { label_selector: labels.clone(), ..ListParams::default() }).await?;
     let mut at = list.metadata.resource_version.unwrap_or_else(|| "0".into());
     cache.replaced(list.items, at.parse().unwrap_or(0));
-    let params = WatchParams::default().timeout(WATCH_SECONDS);
+    let params = WatchParams { label_selector: labels, ..WatchParams::default().timeout(WATCH_SECONDS) };
     loop {
         let mut events = api.watch(&params, &at).await?.boxed();
         while let Some(event) = events.next().await {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -101,7 +101,7 @@ pub struct MetaChange<'a> {
 
 /// A listener of changes, until its token is cancelled.
 type Listener = (CancellationToken, Arc<dyn Fn(&MetaChange) + Send + Sync>);
-type OnRenewal = (CancellationToken, Arc<dyn Fn() + Send + Sync>);
+type OnRenewal = (CancellationToken, Arc<dyn Fn(&Kinds) + Send + Sync>);
 /// Calls a listener for each existing object of a kind, as if it were new.
 type Source = (CancellationToken, Arc<dyn Fn(&dyn Fn(&MetaChange)) + Send + Sync>);
 
@@ -148,8 +148,13 @@ impl Kinds {
         }
     }
 
+    /// What a listener may keep of this: it is kept by this itself, and otherwise neither would ever be freed.
+    fn weak(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.0)
+    }
+
     /// Calls `listener` after each further discovery, until `until` is cancelled.
-    pub fn on_renewal(&self, until: &CancellationToken, listener: impl Fn() + Send + Sync + 'static) {
+    pub fn on_renewal(&self, until: &CancellationToken, listener: impl Fn(&Self) + Send + Sync + 'static) {
         add(&self.0.renewed, (until.clone(), Arc::new(listener)));
     }
 
@@ -178,8 +183,12 @@ impl Kinds {
             held.replay(|change| with_metadata(&of, change, listener));
         };
         add(&self.0.sources, (until.clone(), Arc::new(replay)));
-        let (kinds, of) = (self.clone(), served.clone());
-        cache.on_change(until, move |change| kinds.tell(&of, change));
+        let (kinds, of) = (self.weak(), served.clone());
+        cache.on_change(until, move |change| {
+            if let Some(kinds) = kinds.upgrade() {
+                Kinds(kinds).tell(&of, change);
+            }
+        });
     }
 
     fn tell<K: Resource>(&self, served: &Arc<Served>, change: &Change<K>) {
@@ -247,7 +256,7 @@ impl Kinds {
             followed.insert(id, token);
         }
         for (until, listener) in self.0.renewed.read().unwrap_or_else(PoisonError::into_inner).clone() {
-            if !until.is_cancelled() && catch_unwind(AssertUnwindSafe(|| listener())).is_err() {
+            if !until.is_cancelled() && catch_unwind(AssertUnwindSafe(|| listener(self))).is_err() {
                 until.cancel();
             }
         }
@@ -259,8 +268,12 @@ impl Kinds {
         // Outlives `stop`, so that the last changes of the kind's objects are still delivered.
         let until = CancellationToken::new();
         if definitions {
-            let kinds = self.clone();
-            cache.on_change(&until, move |_| kinds.0.stale.notify_one());
+            let kinds = self.weak();
+            cache.on_change(&until, move |_| {
+                if let Some(kinds) = kinds.upgrade() {
+                    kinds.stale.notify_one();
+                }
+            });
         }
         self.listen(&cache, &kind, &until);
         follow(Api::all_with(client, &kind.resource), cache.clone(), stop).await;

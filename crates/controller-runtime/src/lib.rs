@@ -30,6 +30,15 @@ impl Error {
     }
 }
 
+/// Words a failed request for an event: the server's own message, without the rest of its answer.
+#[must_use]
+pub fn in_words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Returns the HTTP status code with which the API refused a request.
 pub fn refusal(error: &kube::Error) -> Option<u16> {
     match error {

@@ -17,8 +17,8 @@ use super::{Error, allow};
 use controller_runtime::supervision::Scope;
 use objects::access::{Rule, aggregate};
 
-/// Roles processed concurrently.
-const CONCURRENCY: usize = 2;
+/// One step checks all roles.
+const CONCURRENCY: usize = 1;
 /// The field manager of the rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
@@ -26,13 +26,10 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 pub async fn run(client: Client, scope: Scope) {
     let roles = Cache::<ClusterRole>::default();
     let queue: Arc<Queue<Key>> = Arc::default();
+    // Every change leads to the same step, so that changes of many roles at once lead to one or two steps.
+    let every_role = Key::new("", "");
     let (to, all) = (queue.clone(), roles.clone());
-    roles.on_change(&scope.stop, move |change| {
-        // A listener must not read its own cache, so enqueue the changed role; its step checks all roles.
-        if let Some(role) = change.latest() {
-            to.add(Key::of(role.as_ref()));
-        }
-    });
+    roles.on_change(&scope.stop, move |_| to.add(every_role.clone()));
     tokio::join!(
         follow(Api::all(client.clone()), roles, scope.stop.clone()),
         work(queue.clone(), CONCURRENCY, scope, |key| step(&client, &all, &queue, key)),

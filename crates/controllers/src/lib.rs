@@ -40,7 +40,7 @@ pub use volumes::default_class;
 use controller_runtime::cache::{Cache, follow};
 use controller_runtime::record::Recorder;
 // For the controllers below: `super::Error` and so on.
-use controller_runtime::{Error, allow, cache, kinds, queue, record, refusal};
+use controller_runtime::{Error, allow, cache, in_words, kinds, queue, record, refusal};
 
 use controller_runtime::supervision::{Health, supervise};
 use objects::access::UserInfo;

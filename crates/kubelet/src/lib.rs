@@ -217,6 +217,11 @@ impl Kubelets {
         self.by_node.write().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), kubelet);
     }
 
+    /// Removes all nodes. They have clients of the API server, so a server that keeps them is never dropped.
+    pub fn clear(&self) {
+        self.by_node.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Returns the node of this name.
     pub fn get(&self, node: &str) -> Option<Arc<dyn Kubelet>> {
         self.by_node.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()

@@ -9,6 +9,7 @@ mod environment;
 mod events;
 mod gpus;
 mod hosts;
+mod image_name;
 mod logs;
 mod metrics;
 mod mode;
@@ -29,6 +30,7 @@ pub mod sandbox;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -58,6 +60,7 @@ use self::sandbox::client::{Sandbox, SandboxError};
 use self::sandbox::protocol::{Begin, User};
 use self::streams::LiveContainers;
 use controller_runtime::supervision::{Health, supervise};
+use kubelet::{OWN_ADDRESS, OWN_PORT};
 
 /// The user of containers that name none, if the caller is root and has no other id to offer. It must not belong to a
 /// person on any machine, or the container would get that account's shell, home and lock (sshd refuses a locked
@@ -141,6 +144,15 @@ impl NodeHandle {
     /// pods have such a network.
     pub fn take_api_listener(&mut self) -> Option<TcpListener> {
         self.api.take()
+    }
+
+    /// Listens for connections of pods in their own network, at the API's address there and this port. Returns `None` if
+    /// pods have no such network, or the port is taken there.
+    pub async fn listen_for_pods(&self, port: u16) -> Option<(SocketAddr, TcpListener)> {
+        let node = &self.node;
+        let opening = services::listen_for_pods(&node.sandbox, port);
+        let listener = opened(node.mode.kind.isolates(), opening, "pods cannot reach a server").await?;
+        Some((SocketAddr::from((OWN_ADDRESS, port)), listener))
     }
 
     /// Returns the kubelet API: logs, exec, attach, port forwarding and usage.
@@ -242,7 +254,8 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     // Without a name server, pods are still found through hosts files.
     let isolates = mode.kind.isolates();
     let sockets = opened(isolates, services::listen(&sandbox), "pods have no name server").await;
-    let api = opened(isolates, services::listen_for_api(&sandbox), "pods cannot reach the API").await;
+    let api =
+        opened(isolates, services::listen_for_pods(&sandbox, OWN_PORT), "pods cannot reach the API").await;
     let tasks = TaskTracker::new();
     let (events, writer) = Events::new(client.clone());
     let node = Arc::new_cyclic(|own| LocalNode {

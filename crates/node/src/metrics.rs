@@ -4,7 +4,7 @@
 //! Keeps two samples of each running container. Samples are taken every [`PERIOD`] and dropped with the container. A
 //! rate covers the time from the older sample, or from the container's start, to the query.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,12 +66,25 @@ pub async fn sample(node: Arc<LocalNode>) {
         let mut sampled = lock(&node.sampled);
         let machine = machine_cpu_nanos();
         sampled.entry(0).or_insert_with(|| Samples::new(now, machine)).take(now, machine);
-        let running: HashMap<u64, u64> =
-            usage.containers.iter().map(|container| (container.process, container.cpu_nanos)).collect();
-        sampled.retain(|number, _| *number == 0 || running.contains_key(number));
-        for (number, cpu_nanos) in running {
-            sampled.entry(number).and_modify(|samples| samples.take(now, cpu_nanos));
-        }
+        let running = usage.containers.iter().map(|container| (container.process, container.cpu_nanos));
+        let live = lock(&node.live).values().map(|live| live.target.process).collect();
+        renew(&mut sampled, now, &running.collect(), &live);
+    }
+}
+
+/// Takes a sample of each container that ran when it was measured. One that has started since keeps what it has.
+fn renew(
+    sampled: &mut HashMap<u64, Samples>,
+    now: Timestamp,
+    running: &HashMap<u64, u64>,
+    live: &HashSet<u64>,
+) {
+    sampled.retain(|number, _| *number == 0 || running.contains_key(number) || live.contains(number));
+    for (number, cpu_nanos) in running {
+        let samples = sampled.entry(*number);
+        samples
+            .and_modify(|samples| samples.take(now, *cpu_nanos))
+            .or_insert_with(|| Samples::new(now, *cpu_nanos));
     }
 }
 
@@ -163,6 +176,17 @@ mod tests {
         assert_eq!(samples.rate(at(120), 5_000_000_000), 0);
         // A clock or counter that goes backwards gives a rate of zero.
         assert_eq!(samples.rate(at(115), 0), 0);
+    }
+
+    #[test]
+    fn a_container_that_starts_while_others_are_measured_has_a_rate() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut sampled = HashMap::from([(7, Samples::new(at(99), 0)), (8, Samples::new(at(99), 0))]);
+        // Container 7 started after the measurement, 8 ended before it, and 9 was noticed by it first.
+        renew(&mut sampled, at(100), &HashMap::from([(9, 1_000)]), &HashSet::from([7, 9]));
+        assert_eq!(sampled.get(&7).unwrap().rate(at(101), 1_000_000_000), 500_000_000);
+        assert!(!sampled.contains_key(&8));
+        assert_eq!(sampled.get(&9).unwrap().rate(at(101), 1_000), 0);
     }
 
     #[test]

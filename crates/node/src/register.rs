@@ -205,7 +205,13 @@ async fn write_status(
     name: &str,
     since: Timestamp,
 ) -> Result<(), kube::Error> {
-    let patch = json!({"status": status(node, name, since)});
+    let mut patch = json!({"status": status(node, name, since)});
+    if node.gpus == 0 {
+        // An earlier start may have had some.
+        for field in ["capacity", "allocatable"] {
+            patch["status"][field][semantics::NVIDIA_GPU] = serde_json::Value::Null;
+        }
+    }
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
 }
 

@@ -215,7 +215,7 @@ fn options(action: &Action<'_>, parameters: &[(String, String)]) -> Value {
 }
 
 fn flag(parameters: &[(String, String)], name: &str) -> bool {
-    all(parameters, name).next().is_some_and(|value| matches!(value, "true" | "1"))
+    crate::query::flag(all(parameters, name).next())
 }
 
 /// Returns the streams that a SPDY client opens for a command.

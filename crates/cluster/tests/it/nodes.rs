@@ -2,9 +2,10 @@
 //! strongest mode that this machine permits.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Options};
+use cluster::store::OpenError;
+use cluster::{Cluster, Error, Options};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, LogParams, Patch, PatchParams};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::control::{event, make};
 use crate::pods::marked;
-use crate::served::soon;
+use crate::served::{PATIENCE, soon};
 
 async fn start(state: &Path) -> Cluster {
     let mut options = Options::new(state.join("c"));
@@ -42,6 +43,42 @@ async fn power(client: &Client, name: &str, power: Value) {
     let nodes: Api<Node> = Api::all(client.clone());
     let patch = json!({"metadata": {"annotations": {"training.opendatahub.io/power": power}}});
     nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_start_with_fewer_nodes_leaves_no_ghosts_of_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let started = async |nodes: u32, gpus: u32| {
+        let begun = Instant::now();
+        loop {
+            let mut options = Options::new(dir.path().join("c"));
+            (options.nodes, options.gpus, options.durable) = (nodes, gpus, true);
+            options.sandbox_program = vec![env!("CARGO_BIN_EXE_cluster-sandbox").into()];
+            match Cluster::start(options).await {
+                // Tasks of the one before may hold the store a moment longer.
+                Err(Error::Store(OpenError::InUse { .. })) if begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                started => return started.unwrap(),
+            }
+        }
+    };
+    let cluster = started(4, 2).await;
+    {
+        // A client would keep the store open.
+        let pods: Api<Pod> = Api::namespaced(cluster.client(), "default");
+        make(&pods, pod("stays", "node-3", "sleep 600", stays(Value::Null))).await;
+    }
+    cluster.stop().await;
+    let cluster = started(1, 0).await;
+    let nodes = Api::<Node>::all(cluster.client()).list(&ListParams::default()).await.unwrap().items;
+    let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["node-0"]);
+    let allocatable = nodes[0].status.clone().unwrap().allocatable.unwrap();
+    assert!(!allocatable.contains_key("nvidia.com/gpu"), "{allocatable:?}");
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), "default");
+    assert!(pods.get_opt("stays").await.unwrap().is_none(), "nothing would ever report its end");
+    cluster.stop().await;
 }
 
 fn ready(node: Option<&Node>) -> Option<&str> {

@@ -50,7 +50,7 @@ pub async fn run(client: Client, kinds: Kinds, scope: Scope) {
     });
     // The kind of a missing owner may have become known.
     let (to, of) = (queue.clone(), graph.clone());
-    kinds.on_renewal(&scope.stop, move || {
+    kinds.on_renewal(&scope.stop, move |_| {
         for uid in lock(&of).fatherless() {
             to.add(uid);
         }

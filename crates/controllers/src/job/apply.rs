@@ -12,7 +12,7 @@ use kube::{Client, ResourceExt};
 use super::decide::{Deletion, Plan};
 use super::pods::{self, TRACKING_FINALIZER};
 use super::template;
-use crate::{Error, refusal};
+use crate::{Error, in_words, refusal};
 use controller_runtime::cache::{Cache, Key};
 use controller_runtime::record::{Note, Recorder};
 
@@ -91,9 +91,10 @@ async fn create_pods(context: &Context, job: &Job, wanted: &[Option<i32>]) -> Do
                     done.count += 1;
                 }
                 Err(error) => {
-                    context
-                        .recorder
-                        .note(job, Note::warning("FailedCreate", format!("Error creating: {error}")));
+                    context.recorder.note(
+                        job,
+                        Note::warning("FailedCreate", format!("Error creating: {}", in_words(&error))),
+                    );
                     done.error = Some(Error::from(error));
                 }
             }

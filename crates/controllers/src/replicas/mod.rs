@@ -21,7 +21,7 @@ pub use kinds::Replicated;
 use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
-use super::{Error, allow, refusal};
+use super::{Error, allow, in_words, refusal};
 use controller_runtime::supervision::Scope;
 use decide::{ObservedReplicas, Plan, decide};
 
@@ -200,7 +200,7 @@ async fn create<K: Replicated>(context: &Context<K>, api: &Api<Pod>, set: &K, co
                     context.pods.learn(pod);
                 }
                 Err(error) => {
-                    let message = format!("Error creating: {error}");
+                    let message = format!("Error creating: {}", in_words(&error));
                     context.recorder.note(set, Note::warning("FailedCreate", message));
                     return Some(error.into());
                 }

@@ -99,9 +99,8 @@ impl Groups {
     /// each change.
     pub fn watch(&self, client: &Client, kinds: &Kinds, wake: &Arc<Notify>, stop: &CancellationToken) {
         let (groups, client, wake, until) = (self.clone(), client.clone(), wake.clone(), stop.clone());
-        let known = kinds.clone();
-        let renew = move || groups.renew(&client, &known, &wake, &until);
-        renew();
+        let renew = move |kinds: &Kinds| groups.renew(&client, kinds, &wake, &until);
+        renew(kinds);
         kinds.on_renewal(stop, renew);
     }
 

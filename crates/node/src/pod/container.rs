@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::hooks::{self, Target};
 use super::{PodRun, Slot, grace_of, mounting, probes, security, spec};
 use crate::environment::{self, EnvironmentError, Variables, expand, nanos, relocate};
+use crate::image_name;
 use crate::logs::RunLog;
 use crate::sandbox::client::Running;
 use crate::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, Security, Streams, User};
@@ -184,6 +185,10 @@ async fn start_patiently(
     stop: &CancellationToken,
 ) -> Option<Result<Started, Failure>> {
     let mut pause = FIRST_CONFIG_RETRY;
+    if let Some(fault) = image_name::fault(container.image.as_deref().unwrap_or_default()) {
+        never_named(run, slot, container, fault, stop).await;
+        return None;
+    }
     if let Some(fault) = run.node.pull_fault(container.image.as_deref().unwrap_or_default()) {
         never_pulled(run, slot, container, &fault, stop).await;
         return None;
@@ -208,6 +213,19 @@ async fn start_patiently(
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_CONFIG_RETRY),
         }
     }
+}
+
+/// Reports an image whose name is invalid, as the kubelet does, and waits until the pod must end.
+async fn never_named(
+    run: &Arc<PodRun>,
+    slot: Slot,
+    container: &Container,
+    fault: String,
+    stop: &CancellationToken,
+) {
+    run.node.events.warning(&run.pod(), Some(&container.name), "InspectFailed", fault.clone());
+    run.update(|record| slot.of(record).state = State::Waiting("InvalidImageName", Some(fault)));
+    stop.cancelled().await;
 }
 
 /// Retries an image that this node cannot provide, as the kubelet does, until the pod must end.

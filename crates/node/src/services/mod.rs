@@ -51,14 +51,14 @@ impl Directory for Known {
     }
 }
 
-/// Listens for API connections in the pods' network, on the port of the Service `kubernetes`, whose address belongs to
-/// that network (`sandbox::network`).
+/// Listens for connections of pods in their own network, at the address of the Service `kubernetes`, which belongs to that
+/// network (`sandbox::network`).
 ///
 /// # Errors
-/// When the pods have no network of their own.
-pub async fn listen_for_api(sandbox: &Sandbox) -> Result<TcpListener, Failure> {
-    let failed = |error: std::io::Error| Failure::new(format!("the pods' way to the API: {error}"));
-    let door = sandbox.listen(ListenSpec { port: OWN_PORT, stream: true }).await?;
+/// When the pods have no network of their own, or the port is taken there.
+pub async fn listen_for_pods(sandbox: &Sandbox, port: u16) -> Result<TcpListener, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("port {port} in the pods' network: {error}"));
+    let door = sandbox.listen(ListenSpec { port, stream: true }).await?;
     let door = std::net::TcpListener::from(door);
     door.set_nonblocking(true).map_err(failed)?;
     TcpListener::from_std(door).map_err(failed)
