@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::{ANNOTATION_ATTEMPT, MPIJob};
+use api::ANNOTATION_ATTEMPT;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
@@ -15,14 +15,14 @@ use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use plan::kept::{Job, Pod};
 use plan::{
-    Applied, ApplyFailure, Change, Child, ChildKind, JobChange, KeyPair, Patch, Plan, PodGroup, SecretSeen,
-    Target, ValidJob,
+    Applied, ApplyFailure, Change, Child, ChildKind, JobChange, KeyPair, LogSource, Patch, Plan, PodGroup,
+    SecretSeen, Target, ValidJob,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::error::{Class, Error, classify};
 use crate::keys::new_key_pair;
 use crate::launcher_log;
@@ -30,20 +30,41 @@ use crate::memory::Made;
 use crate::observe::secret_state;
 use crate::owned::is_controlled_by;
 use crate::pod_groups;
+use crate::slim::Slim;
+
+/// The job that changes are made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+}
 
 /// Carries out a plan. Returns what came of it, and the pass's error if there was any failure.
 pub(crate) async fn apply(context: &Context, job: &ValidJob, plan: &Plan) -> (Applied, Option<Error>) {
-    let last_words = match &plan.last_words {
+    let owner = Owner { namespace: &job.namespace, name: &job.name, uid: &job.uid };
+    carry_out(context, owner, plan.last_words.as_ref(), &plan.changes).await
+}
+
+/// Reads the last words of a job that fails, and makes changes. Returns what came of it, and the pass's error if there was
+/// any failure.
+pub(crate) async fn carry_out(
+    context: &Shared,
+    job: Owner<'_>,
+    last_words: Option<&LogSource>,
+    changes: &[Vec<Change>],
+) -> (Applied, Option<Error>) {
+    let last_words = match last_words {
         Some(source) => Some(launcher_log::read(context, source.clone(), false).await),
         None => None,
     };
-    let failures = make_all(context, job, &plan.changes).await;
+    let failures = make_all(context, job, changes).await;
     let error = error(&failures);
     let failures = failures.into_iter().map(|(failure, _)| failure).collect();
     (Applied { failures, last_words }, error)
 }
 
-async fn make_all(context: &Context, job: &ValidJob, changes: &[Vec<Change>]) -> Vec<(ApplyFailure, Class)> {
+async fn make_all(context: &Shared, job: Owner<'_>, changes: &[Vec<Change>]) -> Vec<(ApplyFailure, Class)> {
     let mut failures = Vec::new();
     for group in changes {
         // No more than may be in flight anyway: each that waits would hold a request's worth of memory.
@@ -74,8 +95,8 @@ fn error(failures: &[(ApplyFailure, Class)]) -> Option<Error> {
 }
 
 /// Creates the record of a failed attempt. It is for people: a job ends as well without it, so a failure is only logged.
-pub(crate) async fn keep_record(context: &Context, job: &MPIJob, record: &ConfigMap) {
-    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+pub(crate) async fn keep_record(context: &Shared, record: &ConfigMap) {
+    let namespace = record.metadata.namespace.as_deref().unwrap_or_default();
     let records: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     let _permit = context.writes.acquire().await;
     match records.create(&PostParams::default(), record).await {
@@ -91,14 +112,18 @@ pub(crate) async fn keep_record(context: &Context, job: &MPIJob, record: &Config
 ///
 /// # Errors
 /// If the server refuses it or cannot be reached.
-pub(crate) async fn change_job(context: &Context, job: &MPIJob, change: JobChange) -> Result<(), Error> {
-    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
-    let jobs: Api<MPIJob> = Api::namespaced(context.client.clone(), namespace);
+pub(crate) async fn change_job<K>(context: &Shared, job: &K, change: JobChange) -> Result<(), Error>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    let namespace = job.namespace().unwrap_or_default();
+    let jobs: Api<K> = Api::namespaced(context.client.clone(), &namespace);
     match change {
         JobChange::BeginAttemptAfter(number) => begin_attempt_after(context, &jobs, job, number).await,
         JobChange::Delete => {
             let _permit = context.writes.acquire().await;
-            let deleted = delete_in(&jobs, &job.name_any(), job.metadata.uid.clone(), false).await;
+            let deleted = delete_in(&jobs, &job.name_any(), job.uid(), false).await;
             deleted.map_err(Error::request("remove the job at the end of its ttlSecondsAfterFinished"))
         }
     }
@@ -106,21 +131,19 @@ pub(crate) async fn change_job(context: &Context, job: &MPIJob, change: JobChang
 
 /// Increments the job's attempt, if it still is this: the job is read for that, and the patch is guarded by the
 /// resourceVersion that was read.
-async fn begin_attempt_after(
-    context: &Context,
-    jobs: &Api<MPIJob>,
-    job: &MPIJob,
-    number: u32,
-) -> Result<(), Error> {
+async fn begin_attempt_after<K>(context: &Shared, jobs: &Api<K>, job: &K, number: u32) -> Result<(), Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
     let name = job.name_any();
     let found = jobs.get_opt(&name).await.map_err(Error::request("read the job's attempt"))?;
     let Some(found) = found else { return Ok(()) };
-    if found.metadata.uid != job.metadata.uid || plan::attempt_of(&found.metadata) != number {
+    if found.uid() != job.uid() || plan::attempt_of(found.meta()) != number {
         return Ok(());
     }
     let body = json!({ "metadata": {
-        "uid": job.metadata.uid,
-        "resourceVersion": found.metadata.resource_version,
+        "uid": job.uid(),
+        "resourceVersion": found.resource_version(),
         "annotations": { ANNOTATION_ATTEMPT: number.saturating_add(1).to_string() },
     } });
     let _permit = context.writes.acquire().await;
@@ -141,7 +164,7 @@ impl From<kube::Error> for Failed {
     }
 }
 
-async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(), (ApplyFailure, Class)> {
+async fn write(context: &Shared, job: Owner<'_>, change: &Change) -> Result<(), (ApplyFailure, Class)> {
     let (kind, name) = match change {
         Change::Create(child) => (child.kind(), child.name()),
         Change::Patch(patch) => (patch.kind, patch.name.as_str()),
@@ -160,14 +183,14 @@ async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(),
         let creating = matches!(change, Change::Create(_));
         let invalid = class == Class::Invalid;
         if foreign {
-            context.memory.of(&job.uid, |memory| memory.strangers.insert((kind, name.to_owned())));
+            context.memory.of(job.uid, |memory| memory.strangers.insert((kind, name.to_owned())));
         }
         (ApplyFailure { kind, name: name.to_owned(), foreign, creating, invalid, message }, class)
     })
 }
 
 /// Makes a change; a Secret's keys are made before the change takes one of the places of writes.
-async fn make(context: &Context, job: &ValidJob, change: &Change) -> Result<(), Failed> {
+async fn make(context: &Shared, job: Owner<'_>, change: &Change) -> Result<(), Failed> {
     let with_keys = match change {
         Change::Create(Child::Secret(secret)) => {
             let data = Some(plan::key_data(&new_key(context).await?));
@@ -190,13 +213,13 @@ async fn make(context: &Context, job: &ValidJob, change: &Change) -> Result<(), 
 
 /// Makes a key pair: milliseconds of arithmetic, many in a debug build. It must not run on a thread that others wait for, and
 /// only on few at once, because each has a heap of its own.
-async fn new_key(context: &Context) -> Result<KeyPair, Failed> {
+async fn new_key(context: &Shared) -> Result<KeyPair, Failed> {
     let _turn = context.keys.acquire().await;
     let made = tokio::task::spawn_blocking(new_key_pair).await;
     made.map_err(|error| Error::Key(error.to_string())).flatten().map_err(Failed::Key)
 }
 
-async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), Failed> {
+async fn create(context: &Shared, job: Owner<'_>, child: &Child) -> Result<(), Failed> {
     let client = &context.client;
     let made = match child {
         Child::Service(object) => Made::Service(Box::new(create_one(client, job, &**object).await?)),
@@ -205,7 +228,7 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
         Child::Job(object) => Made::Job(Box::new(create_one(client, job, &**object).await?)),
         Child::NetworkPolicy(object) => {
             let _: NetworkPolicy = create_one(client, job, &**object).await?;
-            context.memory.of(&job.uid, |memory| memory.network_policy_present = true);
+            context.memory.of(job.uid, |memory| memory.network_policy_present = true);
             return Ok(());
         }
         Child::PodGroup(object) => {
@@ -215,12 +238,12 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
         Child::Secret(object) => {
             let secret: Secret = create_one(client, job, &**object).await?;
             let present = secret_state(&secret) == SecretSeen::Present;
-            context.memory.of(&job.uid, |memory| memory.known.secret_present = present);
+            context.memory.of(job.uid, |memory| memory.known.secret_present = present);
             return Ok(());
         }
     };
     let entry = (child.kind(), child.name().to_owned());
-    context.memory.of(&job.uid, |memory| {
+    context.memory.of(job.uid, |memory| {
         memory.strangers.remove(&entry);
         memory.known.created.insert(entry, (Instant::now(), made));
     });
@@ -229,47 +252,46 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
 
 /// Creates an object, and reads of the answer what `A` keeps of it. One that is there already is as good if the job
 /// controls it: an earlier pass made it, and its answer was lost or the watch lags.
-async fn create_one<K, A>(client: &Client, job: &ValidJob, object: &K) -> Result<A, Failed>
+async fn create_one<K, A>(client: &Client, job: Owner<'_>, object: &K) -> Result<A, Failed>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Serialize,
     A: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     A: Clone + Debug + DeserializeOwned,
 {
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
-    let path = K::url_path(&(), Some(&job.namespace));
+    let path = K::url_path(&(), Some(job.namespace));
     let request =
         Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
-    match client.request(request).await {
+    match client.request::<Slim<A>>(request).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            let children: Api<A> = Api::namespaced(client.clone(), &job.namespace);
-            let existing = children.get(&object.name_any()).await?;
-            if is_controlled_by(&existing, &job.uid) { Ok(existing) } else { Err(Failed::Foreign) }
+            let children: Api<Slim<A>> = Api::namespaced(client.clone(), job.namespace);
+            let Slim(existing) = children.get(&object.name_any()).await?;
+            if is_controlled_by(&existing, job.uid) { Ok(existing) } else { Err(Failed::Foreign) }
         }
-        outcome => Ok(outcome?),
+        outcome => Ok(outcome?.0),
     }
 }
 
 /// Creates the PodGroup, as [`create_one`] does.
-async fn create_pod_group(context: &Context, job: &ValidJob, group: &PodGroup) -> Result<(), Failed> {
-    let Some(gang) = &context.settings.plan.gang else { return Ok(()) };
-    let groups = pod_groups::in_namespace(&context.client, gang, &job.namespace);
+async fn create_pod_group(context: &Shared, job: Owner<'_>, group: &PodGroup) -> Result<(), Failed> {
+    let groups = pod_groups::like(&context.client, group, job.namespace);
     match groups.create(&PostParams::default(), &pod_groups::sent(group)?).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            let existing = groups.get(&job.name).await?;
-            if is_controlled_by(&existing, &job.uid) { Ok(()) } else { Err(Failed::Foreign) }
+            let existing = groups.get(job.name).await?;
+            if is_controlled_by(&existing, job.uid) { Ok(()) } else { Err(Failed::Foreign) }
         }
         outcome => Ok(outcome.map(|_| ())?),
     }
 }
 
-async fn patch_child(context: &Context, job: &ValidJob, patch: &Patch) -> Result<(), Failed> {
-    let (client, namespace) = (&context.client, &job.namespace);
+async fn patch_child(context: &Shared, job: Owner<'_>, patch: &Patch) -> Result<(), Failed> {
+    let (client, namespace) = (&context.client, job.namespace);
     match patch.kind {
         ChildKind::Service => patch_one::<Service>(client, namespace, patch).await?,
         ChildKind::ConfigMap => patch_one::<ConfigMap>(client, namespace, patch).await?,
         ChildKind::Secret => {
             patch_one::<Secret>(client, namespace, patch).await?;
-            context.memory.of(&job.uid, |memory| memory.known.secret_present = true);
+            context.memory.of(job.uid, |memory| memory.known.secret_present = true);
         }
         ChildKind::Pod => patch_one::<Pod>(client, namespace, patch).await?,
         ChildKind::Job => patch_one::<Job>(client, namespace, patch).await?,
@@ -289,7 +311,7 @@ where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned,
 {
-    let children: Api<K> = Api::namespaced(client.clone(), namespace);
+    let children: Api<Slim<K>> = Api::namespaced(client.clone(), namespace);
     let (params, body) = (PatchParams::default(), KubePatch::Merge(&patch.body));
     if patch.of_status {
         children.patch_status(&patch.name, &params, &body).await?;
@@ -299,8 +321,8 @@ where
     Ok(())
 }
 
-async fn delete_child(context: &Context, job: &ValidJob, target: &Target) -> Result<(), Failed> {
-    let (client, namespace) = (&context.client, &job.namespace);
+async fn delete_child(context: &Shared, job: Owner<'_>, target: &Target) -> Result<(), Failed> {
+    let (client, namespace) = (&context.client, job.namespace);
     match target.kind {
         ChildKind::Service => delete_one::<Service>(client, namespace, target).await?,
         ChildKind::ConfigMap => delete_one::<ConfigMap>(client, namespace, target).await?,
@@ -315,7 +337,7 @@ async fn delete_child(context: &Context, job: &ValidJob, target: &Target) -> Res
             }
         }
     }
-    context.memory.of(&job.uid, |memory| memory.known.created.remove(&(target.kind, target.name.clone())));
+    context.memory.of(job.uid, |memory| memory.known.created.remove(&(target.kind, target.name.clone())));
     Ok(())
 }
 

@@ -193,7 +193,14 @@ pub async fn load_or_make(
 
 /// The certificate that a server presents. It can be changed while the server runs.
 #[derive(Debug)]
-pub struct Shown(RwLock<Arc<CertifiedKey>>);
+pub struct Shown(RwLock<Presented>);
+
+/// A certificate ready for use, and the authorities to trust for it, in PEM.
+#[derive(Clone, Debug)]
+struct Presented {
+    key: Arc<CertifiedKey>,
+    authorities: String,
+}
 
 impl Shown {
     /// Presents this certificate.
@@ -201,7 +208,7 @@ impl Shown {
     /// # Errors
     /// If it and its key cannot be used.
     pub fn new(kept: &Kept) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self(RwLock::new(certified(kept)?))))
+        Ok(Arc::new(Self(RwLock::new(presented(kept)?))))
     }
 
     /// Presents another certificate from now on.
@@ -209,9 +216,15 @@ impl Shown {
     /// # Errors
     /// If it and its key cannot be used; the old one then stays.
     pub fn change(&self, kept: &Kept) -> Result<(), Error> {
-        let certified = certified(kept)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
+        let presented = presented(kept)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = presented;
         Ok(())
+    }
+
+    /// Returns the authorities to trust for it, in PEM.
+    #[must_use]
+    pub fn authorities(&self) -> String {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).authorities.clone()
     }
 
     /// Returns an acceptor for any client.
@@ -247,16 +260,17 @@ impl Shown {
 
 impl ResolvesServerCert for Shown {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).key.clone())
     }
 }
 
-fn certified(kept: &Kept) -> Result<Arc<CertifiedKey>, Error> {
+fn presented(kept: &Kept) -> Result<Presented, Error> {
     let chain = CertificateDer::pem_slice_iter(kept.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(unusable)?;
     let key = PrivateKeyDer::from_pem_slice(kept.key.as_bytes()).map_err(unusable)?;
-    Ok(Arc::new(CertifiedKey::from_der(chain, key, &provider())?))
+    let key = Arc::new(CertifiedKey::from_der(chain, key, &provider())?);
+    Ok(Presented { key, authorities: kept.authorities.clone() })
 }
 
 fn unusable(error: rustls::pki_types::pem::Error) -> Error {

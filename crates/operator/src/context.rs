@@ -1,5 +1,7 @@
 //! The operator's settings, and what every pass works with.
 
+use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::capacity::SharedCapacity;
 use crate::memory::Memory;
 use crate::nodes::SharedNodes;
+use crate::progress::Progress;
 use crate::vitals::Vitals;
 use crate::watch::Stores;
 
@@ -30,6 +33,10 @@ pub struct Settings {
     pub writes: usize,
     /// What is said first of a job waits this long for what is said next: of one that starts faster, both are one write.
     pub first_wait: Duration,
+    /// Whether TrainJobs are reconciled too, unless Kubeflow Trainer runs in the cluster.
+    pub trainjobs: bool,
+    /// Where programs report their progress, if they can.
+    pub progress: Option<Progress>,
 }
 
 impl Default for Settings {
@@ -39,26 +46,55 @@ impl Default for Settings {
             plan: plan::Settings::default(),
             writes: DEFAULT_WRITES,
             first_wait: FIRST_WAIT,
+            trainjobs: false,
+            progress: None,
         }
     }
 }
 
-/// What every pass works with.
-pub(crate) struct Context {
+/// What passes over jobs of every kind work with.
+#[derive(Clone)]
+pub(crate) struct Shared {
     pub client: Client,
     pub settings: Settings,
+    pub memory: Arc<Memory>,
+    pub nodes: Arc<SharedNodes>,
+    /// Who may write now.
+    pub writes: Arc<Semaphore>,
+    /// Who may read logs now.
+    pub logs: Arc<Semaphore>,
+    /// Who may make a key pair now.
+    pub keys: Arc<Semaphore>,
+    pub vitals: Vitals,
+}
+
+impl Shared {
+    /// Returns what jobs are made with now: the authorities of the endpoint for progress change with its certificate.
+    pub fn plan_settings(&self) -> Cow<'_, plan::Settings> {
+        match &self.settings.progress {
+            Some(progress) => {
+                let progress = Some(progress.endpoint());
+                Cow::Owned(plan::Settings { progress, ..self.settings.plan.clone() })
+            }
+            None => Cow::Borrowed(&self.settings.plan),
+        }
+    }
+}
+
+/// What every pass over an MPIJob works with.
+pub(crate) struct Context {
+    pub shared: Shared,
     pub jobs: Store<MPIJob>,
     pub stores: Stores,
     /// Whether every watch has listed once.
     pub listed: watch::Receiver<bool>,
-    pub memory: Arc<Memory>,
     pub capacity: SharedCapacity,
-    pub nodes: SharedNodes,
-    /// Who may write now.
-    pub writes: Semaphore,
-    /// Who may read logs now.
-    pub logs: Semaphore,
-    /// Who may make a key pair now.
-    pub keys: Semaphore,
-    pub vitals: Vitals,
+}
+
+impl Deref for Context {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }

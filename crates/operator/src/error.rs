@@ -45,8 +45,8 @@ pub enum Error {
         /// The worst class among them.
         class: Class,
     },
-    /// The definition was written, but the API server does not serve MPIJobs.
-    #[error("the cluster does not serve MPIJobs: {0}")]
+    /// The definition was written, but the API server does not serve it.
+    #[error("the cluster does not serve jobs: {0}")]
     NotServed(String),
     /// The key pair could not be created.
     #[error("cannot create the job's key: {0}")]
@@ -91,18 +91,22 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FIRST_WAIT_REFUSED: Duration = Duration::from_secs(2);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// The longest wait after a refusal: a quota that was freed, or a policy that was changed, lets the job start within
+/// seconds, and nothing reports either.
+const LONGEST_WAIT_REFUSED: Duration = Duration::from_secs(15);
 /// From this many doublings on, every wait is the longest.
 const MOST_DOUBLINGS: u32 = 12;
 
 /// Returns how long to wait before the next pass, after `failures` failed ones in a row.
 #[must_use]
 pub(crate) fn backoff(class: Class, failures: u32) -> Duration {
-    let first = match class {
-        Class::Retry | Class::Gone => FIRST_WAIT,
-        Class::Refused | Class::Invalid => FIRST_WAIT_REFUSED,
+    let (first, longest) = match class {
+        Class::Retry | Class::Gone => (FIRST_WAIT, LONGEST_WAIT),
+        Class::Refused => (FIRST_WAIT_REFUSED, LONGEST_WAIT_REFUSED),
+        Class::Invalid => (FIRST_WAIT_REFUSED, LONGEST_WAIT),
     };
     let doublings = failures.saturating_sub(1).min(MOST_DOUBLINGS);
-    first.saturating_mul(1 << doublings).min(LONGEST_WAIT)
+    first.saturating_mul(1 << doublings).min(longest)
 }
 
 #[cfg(test)]
@@ -114,6 +118,7 @@ mod tests {
         let waits: Vec<_> = [1, 2, 3, 100].map(|n| backoff(Class::Retry, n)).into();
         assert_eq!(waits, [100, 200, 400, 300_000].map(Duration::from_millis));
         assert_eq!(backoff(Class::Refused, 1), Duration::from_secs(2));
-        assert_eq!(backoff(Class::Refused, u32::MAX), LONGEST_WAIT);
+        assert_eq!(backoff(Class::Refused, u32::MAX), LONGEST_WAIT_REFUSED);
+        assert_eq!(backoff(Class::Invalid, u32::MAX), LONGEST_WAIT);
     }
 }

@@ -6,28 +6,49 @@ use api::{EVENT_SOURCE, MPIJob};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use plan::Notice;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::context::Context;
+use crate::context::Shared;
 
 /// No more events of a job are remembered.
 const MOST_EVENTS: usize = 64;
 /// Kubernetes' longest name.
 const LONGEST_NAME: usize = 253;
 
+/// What an event is about.
+pub(crate) struct Subject {
+    /// The object.
+    pub reference: ObjectReference,
+    /// The event's source: who observed it.
+    pub source: &'static str,
+}
+
+impl Subject {
+    /// A job, or another object that was read.
+    pub(crate) fn new<K: Resource<DynamicType = ()>>(object: &K, source: &'static str) -> Self {
+        Self { reference: object.object_ref(&()), source }
+    }
+
+    /// An MPIJob.
+    pub(crate) fn of(job: &MPIJob) -> Self {
+        Self::new(job, EVENT_SOURCE)
+    }
+}
+
 /// Records notices about a job; `since` tells one life of the job from the next, so that a resumed job may tell again
 /// that it runs.
 pub(crate) async fn tell(
-    context: &Context,
-    job: &MPIJob,
+    context: &Shared,
+    job: &Subject,
     notices: &[Notice],
     since: Option<&Time>,
     now: Timestamp,
 ) {
-    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace = job.reference.namespace.as_deref().unwrap_or("default");
     let events: Api<Event> = Api::namespaced(context.client.clone(), namespace);
     for notice in notices {
         let event = event(job, notice, since, now);
@@ -39,7 +60,7 @@ pub(crate) async fn tell(
 
 /// Creates an event, or counts it once more. How often it was recorded is remembered; where that was forgotten, the event
 /// that is there says it.
-async fn record(context: &Context, events: &Api<Event>, event: &Event) -> Result<(), kube::Error> {
+async fn record(context: &Shared, events: &Api<Event>, event: &Event) -> Result<(), kube::Error> {
     let _permit = context.writes.acquire().await;
     let name = event.metadata.name.clone().unwrap_or_default();
     let uid = event.involved_object.uid.as_deref().unwrap_or_default();
@@ -80,31 +101,24 @@ async fn again(events: &Api<Event>, event: &Event, count: Option<i32>) -> Result
     }
 }
 
-fn event(job: &MPIJob, notice: &Notice, since: Option<&Time>, now: Timestamp) -> Event {
-    let name = job.metadata.name.clone().unwrap_or_default();
+fn event(subject: &Subject, notice: &Notice, since: Option<&Time>, now: Timestamp) -> Event {
+    let Subject { reference, source } = subject;
+    let name = reference.name.clone().unwrap_or_default();
     let Notice { warning, reason, message } = notice;
-    let suffix = format!(".{:016x}", fingerprint(job, notice, since));
+    let suffix = format!(".{:016x}", fingerprint(reference, notice, since));
     let kept = name.len().min(LONGEST_NAME - suffix.len());
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{}{suffix}", &name[..kept])),
-            namespace: job.metadata.namespace.clone(),
+            namespace: Some(reference.namespace.clone().unwrap_or_else(|| "default".to_owned())),
             ..ObjectMeta::default()
         },
-        involved_object: ObjectReference {
-            api_version: Some("kubeflow.org/v2beta1".to_owned()),
-            kind: Some("MPIJob".to_owned()),
-            name: Some(name),
-            namespace: job.metadata.namespace.clone(),
-            uid: job.metadata.uid.clone(),
-            resource_version: job.metadata.resource_version.clone(),
-            field_path: None,
-        },
+        involved_object: reference.clone(),
         type_: Some(if *warning { "Warning" } else { "Normal" }.to_owned()),
         reason: Some(reason.clone()),
         message: Some(message.clone()),
-        source: Some(EventSource { component: Some(EVENT_SOURCE.to_owned()), host: None }),
-        reporting_component: Some(EVENT_SOURCE.to_owned()),
+        source: Some(EventSource { component: Some((*source).to_owned()), host: None }),
+        reporting_component: Some((*source).to_owned()),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
         count: Some(1),
@@ -113,10 +127,10 @@ fn event(job: &MPIJob, notice: &Notice, since: Option<&Time>, now: Timestamp) ->
 }
 
 /// The same for the same words about the same life of a job, in every version of this program.
-fn fingerprint(job: &MPIJob, notice: &Notice, since: Option<&Time>) -> u64 {
+fn fingerprint(subject: &ObjectReference, notice: &Notice, since: Option<&Time>) -> u64 {
     let mut hash = Sha256::new();
     let since = since.map(|time| time.0.to_string()).unwrap_or_default();
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let uid = subject.uid.as_deref().unwrap_or_default();
     for part in [uid, &notice.reason, &notice.message, &since] {
         hash.update(part);
         hash.update([0]);
@@ -138,7 +152,8 @@ mod tests {
             message: message.to_owned(),
         };
         let now = Timestamp::UNIX_EPOCH;
-        let name = |message: &str| event(&job, &notice(message), None, now).metadata.name.unwrap();
+        let name =
+            |message: &str| event(&Subject::of(&job), &notice(message), None, now).metadata.name.unwrap();
         assert_eq!(name("it is created"), "pi.4058975b24b557ba");
         assert_ne!(name("it is created"), name("it is created."));
     }

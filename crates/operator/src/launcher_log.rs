@@ -15,7 +15,7 @@ use kube::api::{Api, ListParams, LogParams};
 use plan::kept::Pod;
 use plan::{LauncherRun, LogSource, ObservedState, OutputRead, ValidJob};
 
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::error::Error;
 use crate::memory::{AgentLogs, FailedLauncher, KnownAttempt};
 use crate::owned::is_controlled_by;
@@ -267,7 +267,7 @@ fn last_time(log: &str) -> Option<Timestamp> {
 /// The end of a container's log, with times. A server that is asked for so many bytes of so many lines gives the first of
 /// those lines and may cut off the last: of longer lines fewer are asked for.
 async fn tail(
-    context: &Context,
+    context: &Shared,
     source: &LogSource,
     previous: bool,
     tails: &[i64],
@@ -303,7 +303,7 @@ async fn launcher_pods(context: &Context, job: &ValidJob, seen: &ObservedState) 
 }
 
 /// The run of a container with the end of its log, as far as that can be read.
-pub(crate) async fn read(context: &Context, source: LogSource, previous: bool) -> LauncherRun {
+pub(crate) async fn read(context: &Shared, source: LogSource, previous: bool) -> LauncherRun {
     let log = tokio::time::timeout(PATIENCE, tail(context, &source, previous, &TAILS)).await;
     let LogSource { pod, .. } = source;
     match log {

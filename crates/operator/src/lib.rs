@@ -1,4 +1,5 @@
-//! The operator: brings every MPIJob's children and status to the state that `plan` computes.
+//! The operator: brings the children and the status of every MPIJob, and of every TrainJob where Kubeflow Trainer does
+//! not run, to the state that `plan` computes.
 //!
 //! One pass over a job is [`reconcile`]: observe → validate → plan → apply → report → write status. Reads come from
 //! watches that select by label, so a pass sends no request until there is something to write; Secrets are never
@@ -8,8 +9,8 @@
 mod apply;
 mod capacity;
 pub mod certificates;
-mod connection_slots;
 mod context;
+mod decisions;
 mod error;
 mod events;
 pub mod fence;
@@ -25,11 +26,15 @@ mod nodes;
 mod observe;
 mod owned;
 mod pod_groups;
+pub mod progress;
+mod progression;
 mod publish;
 mod reconcile;
 mod run;
 pub mod serve;
+mod slim;
 mod status;
+mod trainjobs;
 mod vitals;
 mod watch;
 pub mod webhook;
@@ -37,7 +42,7 @@ pub mod webhook;
 pub use context::Settings;
 pub use error::{Class, Error};
 pub use health::{Health, Queue};
-pub use install::install_crd;
+pub use install::{install_crd, install_trainjob_crds};
 pub use metrics::{Format, Metrics};
 pub use run::{operate, run};
 pub use vitals::Vitals;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob};
 use diagnosis::failed_run;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::ResourceExt;
 use kube::runtime::reflector::Store;
+use kube::{Resource, ResourceExt};
 use plan::kept::{Job, Pod};
 use plan::{Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, ValidJob};
 
@@ -187,12 +187,15 @@ impl Memory {
     }
 
     /// Forgets deleted jobs, once they may outnumber the existing ones.
-    pub(crate) fn sweep(&self, jobs: &Store<MPIJob>) {
+    pub(crate) fn sweep<K>(&self, jobs: &Store<K>)
+    where
+        K: Resource<DynamicType = ()> + Clone + 'static,
+    {
         let mut entries = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() <= 2 * jobs.len() + SPARE_ENTRIES {
             return;
         }
-        let live: HashSet<String> = jobs.state().iter().filter_map(|job| job.metadata.uid.clone()).collect();
+        let live: HashSet<String> = jobs.state().iter().filter_map(|job| job.uid()).collect();
         entries.retain(|uid, _| live.contains(uid));
         drop(entries);
         let names: HashSet<(String, String)> =

@@ -17,7 +17,7 @@ use plan::kept::{Job, Pod};
 use plan::{ChildKind, LauncherCreation, ObservedState, SecretSeen, ValidJob};
 use serde::de::DeserializeOwned;
 
-use crate::context::Context;
+use crate::context::{Context, Shared};
 use crate::error::Error;
 use crate::launcher_log::{self, Logs};
 use crate::memory::{Known, Made, Priorities, WATCH_LAG};
@@ -186,14 +186,21 @@ fn is_former_launcher(pod: &Pod, job: &ValidJob) -> bool {
         && !semantics::has_ended(pod)
 }
 
-/// Asks for the nodes of pods whose container is ready by its kubelet's last word, while the pod is not: so the node's
-/// life cycle marks the pods of a node that does not report any more. A node that cannot be asked for counts as there.
 async fn lost_nodes(context: &Context, seen: &mut ObservedState) {
     if seen.status.completion_time.is_some() {
         return;
     }
     let pods =
         seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods).chain(&seen.former_launcher_pods);
+    seen.lost_nodes = lost_nodes_of(context, pods).await;
+}
+
+/// Asks for the nodes of pods whose container is ready by its kubelet's last word, while the pod is not: so the node's
+/// life cycle marks the pods of a node that does not report any more. A node that cannot be asked for counts as there.
+pub(crate) async fn lost_nodes_of<'a>(
+    context: &Shared,
+    pods: impl Iterator<Item = &'a Pod>,
+) -> BTreeMap<String, String> {
     let mut silent: BTreeMap<String, Timestamp> = BTreeMap::new();
     for (pod, since) in pods.filter_map(|pod| Some((pod, silenced(pod)?))) {
         if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) {
@@ -201,11 +208,13 @@ async fn lost_nodes(context: &Context, seen: &mut ObservedState) {
             *newest = since.max(*newest);
         }
     }
+    let mut lost = BTreeMap::new();
     for (name, since) in silent.into_iter().take(MOST_ASKED) {
         if let Some(words) = context.nodes.words_of_lost(&context.client, &name, since).await {
-            seen.lost_nodes.insert(name, words);
+            lost.insert(name, words);
         }
     }
+    lost
 }
 
 /// Since when a pod is not ready whose containers all are: the epoch where its condition does not say; nothing of other pods.

@@ -23,6 +23,14 @@ pub(crate) fn in_namespace(client: &Client, gang: &Gang, namespace: &str) -> Api
     Api::namespaced_with(client.clone(), namespace, &resource(gang))
 }
 
+/// Returns the PodGroups of a namespace that are of the same API as this one.
+pub(crate) fn like(client: &Client, group: &PodGroup, namespace: &str) -> Api<DynamicObject> {
+    let (name, version) = group.api_version.split_once('/').unwrap_or_default();
+    let kind = GroupVersionKind::gvk(name, version, &group.kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
 /// Checks that the API server serves PodGroups. Without them no pod of a gang would ever be scheduled.
 ///
 /// # Errors

@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use crate::apply::{change_job, keep_record};
 use crate::context::Context;
 use crate::error::Error;
-use crate::events::tell;
+use crate::events::{Subject, tell};
+use crate::slim::Slim;
 use crate::status::Write;
 
 /// Publishes a report: the record of a failed attempt, the events, the status, then what happens to the job itself. A
@@ -29,12 +30,12 @@ pub(crate) async fn publish(
 ) -> Result<Option<Duration>, Error> {
     let Report { record, notices, status, then } = report;
     if let Some(record) = record {
-        keep_record(context, job, &record).await;
+        keep_record(context, &record).await;
     }
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let first_wait = context.settings.first_wait;
     let due = context.memory.of(uid, |memory| memory.status.due(job, &status, notices, first_wait));
-    tell(context, job, &due.notices, due.known.start_time.as_ref(), now).await;
+    tell(context, &Subject::of(job), &due.notices, due.known.start_time.as_ref(), now).await;
     let wait = match due.write {
         Write::Now => {
             write_status(context, job, &due.known, &status).await?;
@@ -64,11 +65,11 @@ async fn write_status(
     };
     let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
     let name = job.metadata.name.as_deref().unwrap_or_default();
-    let jobs: Api<MPIJob> = Api::namespaced(context.client.clone(), namespace);
+    let jobs: Api<Slim<MPIJob>> = Api::namespaced(context.client.clone(), namespace);
     // With the UID, so that the status of a job that was deleted never lands on a new one of its name.
     let patch = json!({ "metadata": { "uid": job.metadata.uid }, "status": change });
     let _permit = context.writes.acquire().await;
-    let written = jobs
+    let Slim(written) = jobs
         .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .map_err(Error::request("write the status"))?;
@@ -79,7 +80,7 @@ async fn write_status(
 }
 
 /// The merge patch (RFC 7396) from one object to another; lists are replaced as a whole.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };

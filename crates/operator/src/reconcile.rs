@@ -58,7 +58,7 @@ async fn walk(context: &Context, job: &MPIJob, read: ValidJob, now: Timestamp) -
         Ok(valid) => valid,
         Err(faults) => return refuse(context, job, &faults, now).await,
     };
-    let plan = plan::plan(&valid, &seen, &context.settings.plan, now);
+    let plan = plan::plan(&valid, &seen, &context.plan_settings(), now);
     context.memory.of(&valid.uid, |memory| memory.known.attempt.output.clone_from(&plan.output));
     let (applied, error) = apply(context, &valid, &plan).await;
     let report = plan::report(&valid, &seen, &plan, &applied, now);

@@ -13,19 +13,20 @@ use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
 use crate::capacity::SharedCapacity;
-use crate::context::{Context, Settings};
+use crate::context::{Context, Settings, Shared};
 use crate::error::{Class, Error};
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::metrics::Counted;
-use crate::nodes::SharedNodes;
 use crate::pod_groups;
+use crate::progression;
 use crate::reconcile::{after_failure, reconcile};
+use crate::trainjobs;
 use crate::vitals::Vitals;
 use crate::watch::controller;
 
-/// Jobs looked at at once.
-const JOBS_AT_ONCE: u16 = 128;
+/// Passes at once. A pass holds all pods that it is about to create, so more of them than writes only hold memory.
+const JOBS_AT_ONCE: u16 = 64;
 /// Jobs whose logs are read at once: a kubelet that does not answer holds each of them up for seconds, and never all jobs.
 const LOGS_AT_ONCE: usize = 96;
 
@@ -65,22 +66,18 @@ pub async fn operate(
     let (controller, stores) = controller(&client, namespace, gang, &memory, &vitals.health);
     let jobs = controller.store();
     vitals.metrics.watch_jobs(jobs.clone());
-    let (writes, keys) = (Semaphore::new(settings.writes.max(1)), Semaphore::new(KEYS_AT_ONCE));
     let (now_listed, listed) = watch::channel(false);
-    let context = Arc::new(Context {
+    let shared = Shared {
         client,
-        settings,
-        jobs,
-        stores,
-        listed,
         memory,
-        capacity: SharedCapacity::default(),
-        nodes: SharedNodes::default(),
-        writes,
-        logs: Semaphore::new(LOGS_AT_ONCE),
-        keys,
+        nodes: Arc::default(),
+        writes: Arc::new(Semaphore::new(settings.writes.max(1))),
+        logs: Arc::new(Semaphore::new(LOGS_AT_ONCE)),
+        keys: Arc::new(Semaphore::new(KEYS_AT_ONCE)),
+        settings,
         vitals,
-    });
+    };
+    let context = Arc::new(Context { shared, jobs, stores, listed, capacity: SharedCapacity::default() });
     let passes = controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)
@@ -97,9 +94,20 @@ pub async fn operate(
         context.vitals.health.set_ready(true);
         std::future::pending().await
     };
+    let trainjobs = async {
+        // A failure there must not end MPIJobs.
+        if context.settings.trainjobs
+            && let Err(error) = trainjobs::operate(&context.shared).await
+        {
+            tracing::warn!(%error, "TrainJobs are not reconciled");
+        }
+        std::future::pending().await
+    };
     tokio::select! {
         () = passes => {}
         () = all_listed => {}
+        () = trainjobs => {}
+        () = progression::track(&context.shared, || progression::mpijobs(&context)) => {}
     }
     context.vitals.health.set_ready(false);
     Ok(())

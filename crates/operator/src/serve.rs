@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use connections::{Slot, Slots};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -23,8 +24,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
-
+/// The most connections at a time, and of one address.
+const MAX_CONNECTIONS: usize = 256;
+const MAX_OF_PEER: usize = 64;
 /// How long a client may take for the handshake and its first request's head, and then for the head of each
 /// request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +65,12 @@ pub(crate) fn with_type(status: StatusCode, content_type: &'static str, body: Ve
     answer
 }
 
+/// Returns the token that a request shows.
+pub(crate) fn bearer<B>(request: &Request<B>) -> Option<&str> {
+    let (scheme, token) = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
 /// Listens as Go's `:PORT` does: at every address of both families, or of IPv4 alone if there is no other.
 ///
 /// # Errors
@@ -81,7 +89,7 @@ where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
-    let slots: Arc<ConnectionSlots> = Arc::default();
+    let slots = Slots::new(MAX_CONNECTIONS, MAX_OF_PEER);
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -90,16 +98,16 @@ where
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(slot) = slots.take(peer.ip().to_canonical()) else {
+                let Some(slot) = slots.take(peer.ip()) else {
                     tracing::debug!(%peer, "too many connections: refusing another one");
                     continue;
                 };
                 let (tls, answer, stop) = (tls.clone(), answer.clone(), stop.clone());
                 connections.spawn(async move {
-                    let displaced = slot.displaced.clone();
+                    let slot = Arc::new(slot);
                     tokio::select! {
-                        () = converse(stream, tls, answer, stop, slot) => {}
-                        () = displaced.cancelled() => {
+                        () = converse(stream, tls, answer, stop, slot.clone()) => {}
+                        () = slot.displaced() => {
                             tracing::debug!(%peer, "closed a silent connection to make room for another");
                         }
                     }
@@ -120,7 +128,7 @@ async fn converse<F, A>(
     tls: Option<TlsAcceptor>,
     answer: F,
     stop: CancellationToken,
-    slot: ConnectionSlot,
+    slot: Arc<Slot>,
 ) where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
@@ -135,13 +143,8 @@ async fn converse<F, A>(
 }
 
 /// Serves requests on a connection; the first must have come by `deadline`.
-async fn exchange<S, F, A>(
-    stream: S,
-    answer: F,
-    stop: CancellationToken,
-    slot: ConnectionSlot,
-    deadline: Instant,
-) where
+async fn exchange<S, F, A>(stream: S, answer: F, stop: CancellationToken, slot: Arc<Slot>, deadline: Instant)
+where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
@@ -149,8 +152,8 @@ async fn exchange<S, F, A>(
     let asked = Arc::new(Notify::new());
     let asking = asked.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        slot.asks();
-        request.extensions_mut().insert(Peer(slot.peer));
+        slot.keep();
+        request.extensions_mut().insert(Peer(slot.peer()));
         asking.notify_one();
         let answer = answer(request);
         async move {

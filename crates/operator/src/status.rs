@@ -58,7 +58,14 @@ pub(crate) enum Write {
 impl StatusMemory {
     /// Returns the job's last status, written or not.
     pub(crate) fn last(&self, job: &MPIJob) -> MPIJobStatus {
-        self.deferred.as_ref().map_or_else(|| self.on_server(job), |deferred| deferred.status.clone())
+        let on_server = self.on_server(job);
+        match &self.deferred {
+            // Another writer owns it, and may have written it since.
+            Some(deferred) => {
+                MPIJobStatus { trainer_status: on_server.trainer_status, ..deferred.status.clone() }
+            }
+            None => on_server,
+        }
     }
 
     /// The status that the server has: as the watch shows it, or as it was last written if the watch lags behind.

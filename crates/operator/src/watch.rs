@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::Controller;
@@ -22,11 +22,12 @@ use serde::de::DeserializeOwned;
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::pod_groups;
+use crate::slim::{Slim, unwrapped};
 
 /// The annotation with what `kubectl apply` last sent, which is the whole job a second time.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The page size of a list: a page is held completely before any of it is dropped.
-const PAGE: u32 = 100;
+pub(crate) const PAGE: u32 = 100;
 
 /// The stores of the watches.
 pub(crate) struct Stores {
@@ -73,22 +74,16 @@ pub(crate) fn controller(
 ) -> (Controller<MPIJob>, Stores) {
     let controller = of_jobs(scoped(client, namespace), health.clone());
     let (pods_seen, jobs_seen) = (memory.clone(), memory.clone());
-    let whole = |child: &mut Service| child.managed_fields_mut().clear();
-    let (controller, services) = watch(controller, scoped(client, namespace), health, whole);
-    let whole = |child: &mut ConfigMap| child.managed_fields_mut().clear();
-    let (controller, config_maps) = watch(controller, scoped(client, namespace), health, whole);
-    let pods_of_jobs = Arc::new(PodIndex::default());
+    let (controller, services) = watch(controller, scoped(client, namespace), health, |_: &mut Service| {});
+    let (controller, config_maps) =
+        watch(controller, scoped(client, namespace), health, |_: &mut ConfigMap| {});
+    let pods_of_jobs = Arc::new(PodIndex::by(LABEL_JOB_NAME));
     let index = pods_of_jobs.clone();
-    let look = move |pod: &mut Pod| {
-        pod.metadata.managed_fields = None;
-        pods_seen.note(pod);
-    };
+    let look = move |pod: &mut Pod| pods_seen.note(pod);
     let (controller, pods) =
         watch_noting(controller, scoped(client, namespace), health, look, move |event| index.note(event));
-    let (controller, jobs) = watch(controller, scoped(client, namespace), health, move |job: &mut Job| {
-        job.metadata.managed_fields = None;
-        jobs_seen.note_end(job);
-    });
+    let (controller, jobs) =
+        watch(controller, scoped(client, namespace), health, move |job: &mut Job| jobs_seen.note_end(job));
     let (controller, pod_groups) = match gang {
         Some(gang) => {
             let (controller, groups) = watch_pod_groups(controller, client, namespace, gang, health);
@@ -108,15 +103,15 @@ fn watch_pod_groups(
     health: &Arc<Health>,
 ) -> (Controller<MPIJob>, PodGroups) {
     let resource = pod_groups::resource(gang);
-    let groups: Api<DynamicObject> = match namespace {
+    let groups: Api<Slim<DynamicObject>> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
     let writer = reflector::store::Writer::new(resource.clone());
     let store = writer.as_reader();
     let stream = watcher(groups, ours())
+        .map_ok(unwrapped)
         .default_backoff()
-        .modify(|group| group.managed_fields_mut().clear())
         .reflect(writer)
         .touched_objects()
         .inspect(|item| {
@@ -140,12 +135,12 @@ fn woken(job: ObjectRef<MPIJob>, health: &Health) -> Option<ObjectRef<MPIJob>> {
 }
 
 /// Returns the controller of these jobs, which trigger themselves.
-fn of_jobs(jobs: Api<MPIJob>, health: Arc<Health>) -> Controller<MPIJob> {
+fn of_jobs(jobs: Api<Slim<MPIJob>>, health: Arc<Health>) -> Controller<MPIJob> {
     let (store, writer) = reflector::store();
     let stream = watcher(jobs, watcher::Config::default().page_size(PAGE))
+        .map_ok(unwrapped)
         .default_backoff()
         .modify(|job| {
-            job.managed_fields_mut().clear();
             job.annotations_mut().remove(LAST_APPLIED);
         })
         .reflect(writer)
@@ -158,7 +153,7 @@ fn of_jobs(jobs: Api<MPIJob>, health: Arc<Health>) -> Controller<MPIJob> {
     Controller::for_stream(logged(stream), store)
 }
 
-fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+pub(crate) fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<Scope = kube::core::NamespaceResourceScope>,
     K::DynamicType: Default,
@@ -173,7 +168,7 @@ where
 /// deletion, and may drop what is not kept.
 fn watch<K>(
     controller: Controller<MPIJob>,
-    children: Api<K>,
+    children: Api<Slim<K>>,
     health: &Arc<Health>,
     look: impl Fn(&mut K) + Send + 'static,
 ) -> (Controller<MPIJob>, Store<K>)
@@ -187,7 +182,7 @@ where
 /// Like [`watch`]; `note` sees every event before the store does.
 fn watch_noting<K>(
     controller: Controller<MPIJob>,
-    children: Api<K>,
+    children: Api<Slim<K>>,
     health: &Arc<Health>,
     look: impl Fn(&mut K) + Send + 'static,
     note: impl Fn(&watcher::Event<K>) + Send + 'static,
@@ -198,6 +193,7 @@ where
 {
     let (store, writer) = reflector::store();
     let stream = watcher(children, ours().page_size(PAGE))
+        .map_ok(unwrapped)
         .default_backoff()
         .modify(look)
         .inspect(move |event| {
@@ -214,8 +210,11 @@ where
 
 /// The names of each job's pods, by the job's namespace and name, so that a pass reads no other job's pods. It sees
 /// a pod before the store does, so it never lacks one that the store has.
-#[derive(Default)]
-pub(crate) struct PodIndex(Mutex<IndexState>);
+pub(crate) struct PodIndex {
+    /// The label with the job's name.
+    label: &'static str,
+    state: Mutex<IndexState>,
+}
 
 #[derive(Default)]
 struct IndexState {
@@ -224,62 +223,72 @@ struct IndexState {
     listing: Option<Names>,
 }
 
-/// Names of pods, by job.
-type Names = HashMap<ObjectRef<MPIJob>, BTreeSet<String>>;
+/// Names of pods, by their job's namespace and name.
+type Names = HashMap<(String, String), BTreeSet<String>>;
 
 impl PodIndex {
+    /// An index of pods by the job that this label names.
+    pub(crate) fn by(label: &'static str) -> Self {
+        Self { label, state: Mutex::default() }
+    }
+
     /// Returns the pods of a job that are in the store.
     pub(crate) fn pods_of(&self, namespace: &str, job: &str, store: &Store<Pod>) -> Vec<Arc<Pod>> {
-        let job = ObjectRef::new(job).within(namespace);
-        let names = self.state().pods.get(&job).cloned().unwrap_or_default();
+        let key = (namespace.to_owned(), job.to_owned());
+        let names = self.state().pods.get(&key).cloned().unwrap_or_default();
         names.iter().filter_map(|name| store.get(&ObjectRef::new(name).within(namespace))).collect()
     }
 
-    fn note(&self, event: &watcher::Event<Pod>) {
+    pub(crate) fn note(&self, event: &watcher::Event<Pod>) {
         let mut state = self.state();
         match event {
             watcher::Event::Init => state.listing = Some(Names::new()),
             watcher::Event::InitApply(pod) => {
                 // Pods in the store stay findable until the list is complete, and new ones are from then on.
                 if let Some(listing) = &mut state.listing {
-                    add(listing, pod);
+                    self.add(listing, pod);
                 }
-                add(&mut state.pods, pod);
+                self.add(&mut state.pods, pod);
             }
             watcher::Event::InitDone => {
                 if let Some(listing) = state.listing.take() {
                     state.pods = listing;
                 }
             }
-            watcher::Event::Apply(pod) => add(&mut state.pods, pod),
-            watcher::Event::Delete(pod) => remove(&mut state.pods, pod),
+            watcher::Event::Apply(pod) => self.add(&mut state.pods, pod),
+            watcher::Event::Delete(pod) => self.remove(&mut state.pods, pod),
+        }
+    }
+
+    fn add(&self, names: &mut Names, pod: &Pod) {
+        if let Some(job) = owner_by(pod, self.label) {
+            names.entry(job).or_default().insert(pod.name_any());
+        }
+    }
+
+    fn remove(&self, names: &mut Names, pod: &Pod) {
+        let Some(job) = owner_by(pod, self.label) else { return };
+        if let Some(pods) = names.get_mut(&job) {
+            pods.remove(&pod.name_any());
+            if pods.is_empty() {
+                names.remove(&job);
+            }
         }
     }
 
     fn state(&self) -> MutexGuard<'_, IndexState> {
         // A panic elsewhere leaves at most a superfluous name.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn add(names: &mut Names, pod: &Pod) {
-    if let Some(job) = job_of(pod) {
-        names.entry(job).or_default().insert(pod.name_any());
-    }
-}
-
-fn remove(names: &mut Names, pod: &Pod) {
-    let Some(job) = job_of(pod) else { return };
-    if let Some(pods) = names.get_mut(&job) {
-        pods.remove(&pod.name_any());
-        if pods.is_empty() {
-            names.remove(&job);
-        }
-    }
+/// Namespace and name of the job that a label names.
+pub(crate) fn owner_by<K: Resource>(child: &K, label: &str) -> Option<(String, String)> {
+    Some((child.namespace()?, child.labels().get(label)?.clone()))
 }
 
 /// Logs the failure of a watch, which recovers by itself.
-fn logged<K: Resource<DynamicType = ()>>(
+pub(crate) fn logged<K: Resource<DynamicType = ()>>(
     stream: impl Stream<Item = Result<K, watcher::Error>>,
 ) -> impl Stream<Item = Result<K, watcher::Error>> {
     stream.inspect(|item| {
@@ -292,8 +301,8 @@ fn logged<K: Resource<DynamicType = ()>>(
 /// Returns the job that a child belongs to, by its label: pods of the Launcher belong to it through a Job. A forged
 /// label causes a superfluous pass and nothing else.
 fn job_of<K: Resource>(child: &K) -> Option<ObjectRef<MPIJob>> {
-    let name = child.labels().get(LABEL_JOB_NAME)?;
-    Some(ObjectRef::new(name).within(child.namespace().as_deref()?))
+    let (namespace, name) = owner_by(child, LABEL_JOB_NAME)?;
+    Some(ObjectRef::new(&name).within(&namespace))
 }
 
 #[cfg(test)]
@@ -314,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_jobs_pods_are_found_as_the_watch_shows_them() {
-        let index = PodIndex::default();
+        let index = PodIndex::by(LABEL_JOB_NAME);
         let (store, mut writer) = reflector::store();
         let mut see = |event: watcher::Event<Pod>| {
             index.note(&event);

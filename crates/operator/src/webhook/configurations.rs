@@ -15,6 +15,14 @@ use kube::{Client, ResourceExt};
 
 /// The name of both configurations.
 pub const WEBHOOK_NAME: &str = "mpi-operator";
+/// The name of both configurations for TrainJobs.
+pub const TRAINJOB_WEBHOOK_NAME: &str = "mpi-operator-trainjobs";
+/// The path that stamps a TrainJob's patches.
+pub(super) const DEFAULT_TRAINJOB: &str = "/default-trainjob";
+/// The path that checks a TrainJob.
+pub(super) const VALIDATE_TRAINJOB: &str = "/validate-trainjob";
+/// The path that checks a runtime.
+pub(super) const VALIDATE_RUNTIME: &str = "/validate-runtime";
 /// How long the API server waits for an answer, in seconds.
 const TIMEOUT_SECONDS: i32 = 5;
 /// How often another operator may change a configuration between our read and our write.
@@ -79,6 +87,63 @@ pub fn configurations(
     (mutating, validating)
 }
 
+/// Returns both configurations for TrainJobs and their runtimes, which are installed with them.
+#[must_use]
+pub fn trainjob_configurations(
+    address: &WebhookAddress,
+    authority: &str,
+) -> (MutatingWebhookConfiguration, ValidatingWebhookConfiguration) {
+    let metadata = || ObjectMeta { name: Some(TRAINJOB_WEBHOOK_NAME.to_owned()), ..ObjectMeta::default() };
+    let mutating = MutatingWebhook {
+        name: "default.trainjobs.training.opendatahub.io".to_owned(),
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config: client_config(address, DEFAULT_TRAINJOB, authority),
+        failure_policy: Some("Ignore".to_owned()),
+        match_policy: Some("Equivalent".to_owned()),
+        namespace_selector: Some(everywhere_but(address)),
+        reinvocation_policy: Some("Never".to_owned()),
+        rules: trainer_rules(&["CREATE", "UPDATE"], &["trainjobs"]),
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
+        ..MutatingWebhook::default()
+    };
+    let validating =
+        |name: &str, path: &str, resources: &[&str], operations: &[&str], policy: &str| ValidatingWebhook {
+            name: format!("{name}.training.opendatahub.io"),
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: client_config(address, path, authority),
+            failure_policy: Some(policy.to_owned()),
+            match_policy: Some("Equivalent".to_owned()),
+            namespace_selector: Some(everywhere_but(address)),
+            rules: trainer_rules(operations, resources),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(TIMEOUT_SECONDS),
+            ..ValidatingWebhook::default()
+        };
+    let runtimes = ["trainingruntimes", "clustertrainingruntimes"];
+    // A queue must be able to resume what it admitted even if nobody answers; the rules of the definition still hold.
+    let validating = [
+        validating("create.trainjobs", VALIDATE_TRAINJOB, &["trainjobs"], &["CREATE"], "Fail"),
+        validating("change.trainjobs", VALIDATE_TRAINJOB, &["trainjobs"], &["UPDATE"], "Ignore"),
+        validating("runtimes.trainjobs", VALIDATE_RUNTIME, &runtimes, &["CREATE", "UPDATE"], "Ignore"),
+    ];
+    (
+        MutatingWebhookConfiguration { metadata: metadata(), webhooks: Some(vec![mutating]) },
+        ValidatingWebhookConfiguration { metadata: metadata(), webhooks: Some(validating.into()) },
+    )
+}
+
+fn trainer_rules(operations: &[&str], resources: &[&str]) -> Option<Vec<RuleWithOperations>> {
+    let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    Some(vec![RuleWithOperations {
+        api_groups: list(&["trainer.kubeflow.org"]),
+        api_versions: list(&["v1alpha1"]),
+        operations: list(operations),
+        resources: list(resources),
+        scope: Some("*".to_owned()),
+    }])
+}
+
 fn client_config(address: &WebhookAddress, path: &str, authority: &str) -> WebhookClientConfig {
     let ca_bundle = (!authority.is_empty()).then(|| ByteString(authority.as_bytes().to_vec()));
     match address {
@@ -119,8 +184,8 @@ fn rules(operations: &[&str]) -> Option<Vec<RuleWithOperations>> {
     }])
 }
 
-/// Writes both configurations, over existing ones. For the embedded cluster; in a real one an administrator does
-/// this, and the operator may only fill in the trusted authority.
+/// Writes the configurations, over existing ones; those for TrainJobs if `trainjobs`. For the embedded cluster; in a real
+/// one an administrator does this, and the operator may only fill in the trusted authority.
 ///
 /// # Errors
 /// If the API server refuses it or cannot be reached.
@@ -128,10 +193,14 @@ pub async fn put_in_place(
     client: &Client,
     address: &WebhookAddress,
     authority: &str,
+    trainjobs: bool,
 ) -> Result<(), kube::Error> {
-    let (mutating, validating) = configurations(address, authority);
     let (mutatings, validatings) = (Api::all(client.clone()), Api::all(client.clone()));
-    tokio::try_join!(put(&mutatings, mutating), put(&validatings, validating)).map(|_| ())
+    let of_trainjobs = trainjobs.then(|| trainjob_configurations(address, authority));
+    for (mutating, validating) in [configurations(address, authority)].into_iter().chain(of_trainjobs) {
+        tokio::try_join!(put(&mutatings, mutating), put(&validatings, validating))?;
+    }
+    Ok(())
 }
 
 async fn put<K>(objects: &Api<K>, mut object: K) -> Result<(), kube::Error>
@@ -140,31 +209,36 @@ where
 {
     match objects.create(&PostParams::default(), &object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            object.meta_mut().resource_version = objects.get(WEBHOOK_NAME).await?.resource_version();
-            objects.replace(WEBHOOK_NAME, &PostParams::default(), &object).await.map(|_| ())
+            let name = object.name_any();
+            object.meta_mut().resource_version = objects.get(&name).await?.resource_version();
+            objects.replace(&name, &PostParams::default(), &object).await.map(|_| ())
         }
         outcome => outcome.map(|_| ()),
     }
 }
 
-/// Fills in the trusted authority in the existing configurations. Writes nothing if it is already there.
+/// Fills in the trusted authority in the existing configurations; in those for TrainJobs if `trainjobs`. Writes nothing if
+/// it is already there.
 ///
 /// # Errors
 /// If a configuration is missing, or may not be read or written.
-pub async fn trust(client: &Client, authority: &str) -> Result<(), kube::Error> {
+pub async fn trust(client: &Client, authority: &str, trainjobs: bool) -> Result<(), kube::Error> {
     let bundle = ByteString(authority.as_bytes().to_vec());
-    let mutatings: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    change(&mutatings, |found| {
-        let hooks = found.webhooks.iter_mut().flatten().map(|hook| &mut hook.client_config);
-        fill(hooks, &bundle)
-    })
-    .await?;
-    let validatings: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    change(&validatings, |found| {
-        let hooks = found.webhooks.iter_mut().flatten().map(|hook| &mut hook.client_config);
-        fill(hooks, &bundle)
-    })
-    .await
+    for name in [Some(WEBHOOK_NAME), trainjobs.then_some(TRAINJOB_WEBHOOK_NAME)].into_iter().flatten() {
+        let mutatings: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+        change(&mutatings, name, |found| {
+            let hooks = found.webhooks.iter_mut().flatten().map(|hook| &mut hook.client_config);
+            fill(hooks, &bundle)
+        })
+        .await?;
+        let validatings: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+        change(&validatings, name, |found| {
+            let hooks = found.webhooks.iter_mut().flatten().map(|hook| &mut hook.client_config);
+            fill(hooks, &bundle)
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 fn fill<'a>(configs: impl Iterator<Item = &'a mut WebhookClientConfig>, bundle: &ByteString) -> bool {
@@ -176,16 +250,16 @@ fn fill<'a>(configs: impl Iterator<Item = &'a mut WebhookClientConfig>, bundle: 
     changed
 }
 
-async fn change<K>(objects: &Api<K>, act: impl Fn(&mut K) -> bool) -> Result<(), kube::Error>
+async fn change<K>(objects: &Api<K>, name: &str, act: impl Fn(&mut K) -> bool) -> Result<(), kube::Error>
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {
     for _ in 0..TRIES {
-        let mut object = objects.get(WEBHOOK_NAME).await?;
+        let mut object = objects.get(name).await?;
         if !act(&mut object) {
             return Ok(());
         }
-        match objects.replace(WEBHOOK_NAME, &PostParams::default(), &object).await {
+        match objects.replace(name, &PostParams::default(), &object).await {
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             outcome => return outcome.map(|_| ()),
         }

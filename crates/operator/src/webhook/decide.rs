@@ -1,6 +1,7 @@
 //! Decisions about a job that need no requests: defaults, faults, warnings. Pure.
 
 use api::MPIJob;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::review::{Decision, Request};
@@ -65,7 +66,9 @@ pub(super) fn validate(request: &Request) -> Decision {
     }
     match plan::validate(job) {
         Ok(valid) => {
-            let warnings = plan::advise(&valid).into_iter().map(|advice| cut(&advice)).collect();
+            // Somebody who changes a label has read them when the job was created.
+            let advice = if request.old_object.is_none() { plan::advise(&valid) } else { Vec::new() };
+            let warnings = advice.into_iter().map(|advice| cut(&advice)).collect();
             Decision { warnings, ..Decision::default() }
         }
         Err(faults) => {
@@ -102,13 +105,13 @@ pub(super) fn takes_place(request: &Request) -> bool {
 }
 
 /// Returns the fields below `spec` that differ, for the audit line.
-pub(super) fn changed_fields(request: &Request) -> Vec<String> {
+pub(super) fn changed_fields<K: Serialize>(request: &Request<K>) -> Vec<String> {
     let (Some(old), Some(new)) = (&request.old_object, &request.object) else { return Vec::new() };
-    let (Ok(old), Ok(new)) = (serde_json::to_value(&old.spec), serde_json::to_value(&new.spec)) else {
+    let (Ok(old), Ok(new)) = (serde_json::to_value(old), serde_json::to_value(new)) else {
         return Vec::new();
     };
     let mut fields = Vec::new();
-    differing("spec", &old, &new, DEEPEST_FIELD, &mut fields);
+    differing("spec", &old["spec"], &new["spec"], DEEPEST_FIELD, &mut fields);
     fields.truncate(MOST_FIELDS);
     fields
 }

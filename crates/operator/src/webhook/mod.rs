@@ -3,16 +3,19 @@
 //! stored and says so in its status.
 //!
 //! `/default` fills in defaults; `/validate` refuses, warns, enforces the namespace's quota and writes the audit
-//! line. See `docs/decisions/0005-check-jobs-at-admission.md` for when it fails open and when closed.
+//! line. Three more paths do so for TrainJobs and their runtimes. See `docs/decisions/0005-check-jobs-at-admission.md` for when it fails open and when closed.
 
 mod configurations;
 mod decide;
 mod quota;
+mod report;
 mod review;
+mod trainjobs;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use api::TrainJob;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
@@ -20,35 +23,52 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use configurations::{WEBHOOK_NAME, WebhookAddress, configurations, put_in_place, trust};
+use configurations::{DEFAULT_TRAINJOB, VALIDATE_RUNTIME, VALIDATE_TRAINJOB};
+pub use configurations::{
+    TRAINJOB_WEBHOOK_NAME, WEBHOOK_NAME, WebhookAddress, configurations, put_in_place,
+    trainjob_configurations, trust,
+};
 
 use crate::certificates::{Kept, Shown};
 use crate::serve::{Answer, serve, text, with_type};
 use crate::vitals::Vitals;
 use quota::{Quota, QuotaDecision};
+pub use report::{Admission, Reporter, Sink, TrainingService};
 use review::{Decision, Review};
+use serde::Serialize;
+use trainjobs::Beside;
 
 /// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
 const LONGEST_REVIEW: usize = 8 << 20;
 
 /// Answers admission reviews.
 pub struct Webhook {
+    client: Client,
+    beside: Beside,
     quota: Quota,
     vitals: Vitals,
     callers_are_proved: bool,
+    reporter: Option<Reporter>,
 }
 
 impl Webhook {
     /// Creates a webhook that uses `client` and keeps its quota records in `namespace`.
     #[must_use]
     pub fn new(client: Client, namespace: impl Into<String>, vitals: Vitals) -> Self {
-        Self { quota: Quota::new(client, namespace.into()), vitals, callers_are_proved: false }
+        let quota = Quota::new(client.clone(), namespace.into());
+        Self { client, beside: Beside::default(), quota, vitals, callers_are_proved: false, reporter: None }
     }
 
     /// Marks callers as authenticated in the audit lines: only holders of the API server's certificate can call.
     #[must_use]
     pub fn of_proved_callers(self) -> Self {
         Self { callers_are_proved: true, ..self }
+    }
+
+    /// Reports what is written to an audit log.
+    #[must_use]
+    pub fn reporting_to(self, reporter: Option<Reporter>) -> Self {
+        Self { reporter, ..self }
     }
 
     /// Answers one request.
@@ -59,10 +79,8 @@ impl Webhook {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let validates = match head.uri.path() {
-            "/validate" => true,
-            "/default" => false,
-            _ => return text(StatusCode::NOT_FOUND, "not found: use /validate or /default\n"),
+        let Some(question) = Question::at(head.uri.path()) else {
+            return text(StatusCode::NOT_FOUND, "not found: use /validate or /default\n");
         };
         if head.method != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed\n");
@@ -71,25 +89,54 @@ impl Webhook {
             Ok(body) => body.to_bytes(),
             Err(error) => return text(StatusCode::PAYLOAD_TOO_LARGE, format!("{error}\n")),
         };
-        let review: Review = match serde_json::from_slice(&body) {
-            Ok(review) => review,
-            Err(error) => {
-                return text(StatusCode::BAD_REQUEST, format!("not a review of an MPIJob: {error}\n"));
-            }
-        };
-        let request = &review.request;
-        let decision = if validates { self.validate(request).await } else { Ok(decide::default(request)) };
-        match decision {
-            Ok(decision) => {
-                let body = decision.answer(&request.uid).to_string().into_bytes();
+        match self.decide(question, &body).await {
+            Ok((uid, decision)) => {
+                let body = decision.answer(&uid).to_string().into_bytes();
                 with_type(StatusCode::OK, "application/json", body)
             }
+            Err(Unanswered::NotAReview(error)) => {
+                text(StatusCode::BAD_REQUEST, format!("not a review of {}: {error}\n", question.of()))
+            }
             // The API server then applies the failure policy.
-            Err(error) => {
+            Err(Unanswered::Request(error)) => {
                 tracing::warn!(%error, "cannot answer an admission review");
-                text(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot check the quota: {error}\n"))
+                let what = question.asks();
+                text(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot check the {what}: {error}\n"))
             }
         }
+    }
+
+    /// Reads the review that a question is about, and decides. Returns the request's UID, too.
+    async fn decide(&self, question: Question, body: &[u8]) -> Result<(String, Decision), Unanswered> {
+        match question {
+            Question::Default | Question::Validate => {
+                let Review { request } = serde_json::from_slice(body)?;
+                let decision = match question {
+                    Question::Validate => self.validate(&request).await?,
+                    _ => decide::default(&request),
+                };
+                Ok((request.uid, decision))
+            }
+            Question::DefaultTrainJob | Question::ValidateTrainJob => {
+                let Review::<TrainJob> { request } = serde_json::from_slice(body)?;
+                let decision = match question {
+                    Question::ValidateTrainJob => self.validate_trainjob(&request).await?,
+                    _ => trainjobs::default(&request, Timestamp::now()),
+                };
+                Ok((request.uid, decision))
+            }
+            Question::ValidateRuntime => {
+                let Review::<trainjobs::AnyRuntime> { request } = serde_json::from_slice(body)?;
+                let decision = trainjobs::validate_runtime(&request);
+                Ok((request.uid, decision))
+            }
+        }
+    }
+
+    async fn validate_trainjob(&self, request: &review::Request<TrainJob>) -> Result<Decision, kube::Error> {
+        let decision = trainjobs::validate(&self.client, &self.beside, request).await?;
+        self.note(request, &decision);
+        Ok(decision)
     }
 
     async fn validate(&self, request: &review::Request) -> Result<Decision, kube::Error> {
@@ -103,15 +150,88 @@ impl Webhook {
         }
         let verdict = if decision.denial.is_none() { "allowed" } else { "refused" };
         self.vitals.metrics.review_answered(&request.operation, verdict);
-        write_down(request, &decision, self.callers_are_proved);
+        self.note(request, &decision);
         Ok(decision)
+    }
+
+    /// Writes the audit line, and reports it unless nothing changes that a user can set.
+    fn note<K>(&self, request: &review::Request<K>, decision: &Decision)
+    where
+        K: kube::Resource<DynamicType = ()> + Serialize,
+    {
+        let fields = decide::changed_fields(request);
+        write_down(request, decision, &fields, self.callers_are_proved);
+        let changes = request.operation != "UPDATE" || !fields.is_empty();
+        if let Some(reporter) = self.reporter.as_ref().filter(|_| changes && !request.dry_run) {
+            reporter.report(Admission::of(request, decision));
+        }
+    }
+}
+
+/// What a path asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Default,
+    Validate,
+    DefaultTrainJob,
+    ValidateTrainJob,
+    ValidateRuntime,
+}
+
+impl Question {
+    fn at(path: &str) -> Option<Self> {
+        Some(match path {
+            "/default" => Self::Default,
+            "/validate" => Self::Validate,
+            DEFAULT_TRAINJOB => Self::DefaultTrainJob,
+            VALIDATE_TRAINJOB => Self::ValidateTrainJob,
+            VALIDATE_RUNTIME => Self::ValidateRuntime,
+            _ => return None,
+        })
+    }
+
+    /// The kind of object that it is about.
+    fn of(self) -> &'static str {
+        match self {
+            Self::Default | Self::Validate => "an MPIJob",
+            Self::DefaultTrainJob | Self::ValidateTrainJob => "a TrainJob",
+            Self::ValidateRuntime => "a runtime",
+        }
+    }
+
+    /// What is read to answer it.
+    fn asks(self) -> &'static str {
+        match self {
+            Self::Default | Self::Validate => "quota",
+            Self::DefaultTrainJob | Self::ValidateTrainJob | Self::ValidateRuntime => "runtime",
+        }
+    }
+}
+
+/// Why a review was not answered.
+enum Unanswered {
+    /// It is none.
+    NotAReview(serde_json::Error),
+    /// Something could not be read.
+    Request(kube::Error),
+}
+
+impl From<serde_json::Error> for Unanswered {
+    fn from(error: serde_json::Error) -> Self {
+        Self::NotAReview(error)
+    }
+}
+
+impl From<kube::Error> for Unanswered {
+    fn from(error: kube::Error) -> Self {
+        Self::Request(error)
     }
 }
 
 /// Answers reviews on loopback and configures the API server to send them there: for the embedded cluster, which
 /// runs in this process. `installer` writes the configurations, as the installer of an operator does; `client` is
-/// the operator's own and keeps quota records in `namespace`. If the authority of the API server's client
-/// certificate is given, in PEM, no other caller is answered.
+/// the operator's own and keeps quota records in `namespace`. What is written is reported to `reporter`. If the authority of the API server's client
+/// certificate is given, in PEM, no other caller is answered. `trainjobs` is whether TrainJobs are sent there, too.
 ///
 /// # Errors
 /// If no port is free, no certificate can be made, or the API server refuses the configurations.
@@ -120,12 +240,15 @@ pub async fn on_loopback(
     client: &Client,
     namespace: &str,
     callers: Option<&str>,
+    trainjobs: bool,
+    reporter: Option<Reporter>,
     (vitals, stop): (Vitals, CancellationToken),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let address = WebhookAddress::Url(format!("https://{}", listener.local_addr()?));
     let kept = Kept::make(&[Ipv4Addr::LOCALHOST.to_string()], Timestamp::now())?;
     let (shown, webhook) = (Shown::new(&kept)?, Webhook::new(client.clone(), namespace, vitals));
+    let webhook = webhook.reporting_to(reporter);
     let (webhook, acceptor) = match callers {
         Some(authorities) => (webhook.of_proved_callers(), shown.acceptor_for(authorities)?),
         None => (webhook, shown.acceptor()?),
@@ -133,16 +256,23 @@ pub async fn on_loopback(
     let webhook = Arc::new(webhook);
     let answer = move |request| webhook.clone().answer(request);
     tokio::spawn(serve(listener, Some(acceptor), answer, stop));
-    put_in_place(installer, &address, &kept.authorities).await?;
+    put_in_place(installer, &address, &kept.authorities, trainjobs).await?;
     Ok(())
 }
 
 /// Writes the audit line: who did what to which job, through any channel. It contains neither the job's content nor
 /// any credential. It records what the caller claims; `caller_authenticated` is whether the caller proved to be the
 /// API server.
-fn write_down(request: &review::Request, decision: &Decision, caller_authenticated: bool) {
+fn write_down<K>(
+    request: &review::Request<K>,
+    decision: &Decision,
+    fields: &[String],
+    caller_authenticated: bool,
+) where
+    K: kube::Resource + Serialize,
+{
     let job = request.object.as_ref().or(request.old_object.as_ref());
-    let uid = job.and_then(|job| job.metadata.uid.as_deref()).unwrap_or_default();
+    let uid = job.and_then(|job| job.meta().uid.as_deref()).unwrap_or_default();
     tracing::info!(
         target: "audit",
         operation = request.operation,
@@ -156,7 +286,7 @@ fn write_down(request: &review::Request, decision: &Decision, caller_authenticat
         caller_authenticated,
         allowed = decision.denial.is_none(),
         refusal = decision.denial.as_ref().map(|denial| denial.message.as_str()),
-        fields = decide::changed_fields(request).join(","),
+        fields = fields.join(","),
         "admission"
     );
 }

@@ -3,19 +3,21 @@
 use api::MPIJob;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// The API server's request.
 #[derive(Debug, Deserialize)]
-pub(super) struct Review {
-    pub request: Request,
+#[serde(bound = "K: DeserializeOwned")]
+pub(super) struct Review<K = MPIJob> {
+    pub request: Request<K>,
 }
 
 /// The operation on a job under review.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Request {
+#[serde(rename_all = "camelCase", bound = "K: DeserializeOwned")]
+pub(super) struct Request<K = MPIJob> {
     pub uid: String,
     pub operation: String,
     #[serde(default)]
@@ -28,10 +30,10 @@ pub(super) struct Request {
     pub dry_run: bool,
     /// The new job; none on a deletion.
     #[serde(default)]
-    pub object: Option<MPIJob>,
+    pub object: Option<K>,
     /// The old job; none on a creation.
     #[serde(default)]
-    pub old_object: Option<MPIJob>,
+    pub old_object: Option<K>,
 }
 
 /// The requesting user.

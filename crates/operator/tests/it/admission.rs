@@ -1,10 +1,11 @@
 //! Admission on the embedded cluster's API: what the webhook refuses, fills in, warns about, counts and logs.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use api::{ANNOTATION_MAX_CONCURRENT_JOBS, MPIJob};
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use http::Request;
 use http_body_util::BodyExt;
 use jiff::{Timestamp, ToSpan};
@@ -16,20 +17,30 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use operator::Vitals;
 use operator::certificates::load_or_make;
-use operator::webhook::{WEBHOOK_NAME, Webhook, WebhookAddress, on_loopback, put_in_place, trust};
+use operator::webhook::{
+    Admission, Reporter, Sink, WEBHOOK_NAME, Webhook, WebhookAddress, on_loopback, put_in_place, trust,
+};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
-use crate::stage::{Stage, job};
+use crate::stage::{PATIENCE, Stage, job};
 
 /// Returns a stage whose API server calls the webhook.
 async fn guarded() -> (Stage, Vitals) {
     let (stage, vitals) = (Stage::new().await, Vitals::default());
     stage.in_namespace("kube-system").await;
     let (callers, stop) = (stage.webhook_authority(), CancellationToken::new());
-    let served =
-        on_loopback(&stage.client, &stage.client, "kube-system", callers.as_deref(), (vitals.clone(), stop));
+    let served = on_loopback(
+        &stage.client,
+        &stage.client,
+        "kube-system",
+        callers.as_deref(),
+        true,
+        None,
+        (vitals.clone(), stop),
+    );
     served.await.unwrap();
     (stage, vitals)
 }
@@ -103,7 +114,9 @@ async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted
     let stage = Stage::new().await;
     create(&stage, &faulty("pi")).await.unwrap();
     let (vitals, stop) = (Vitals::default(), CancellationToken::new());
-    on_loopback(&stage.client, &stage.client, "kube-system", None, (vitals, stop)).await.unwrap();
+    on_loopback(&stage.client, &stage.client, "kube-system", None, false, None, (vitals, stop))
+        .await
+        .unwrap();
     let patch = json!({ "metadata": { "labels": { "looked-at": "yes" } } });
     stage.change_job("pi", patch).await;
     let patch = json!({ "metadata": { "annotations": { "example.com/looked-at": "yes" } } });
@@ -345,7 +358,7 @@ async fn replicas_share_a_certificate_and_renew_it_in_time() {
     let now = Timestamp::now();
     let load = async |now: Timestamp| load_or_make(&stage.client, "team", "tls", &names, now).await.unwrap();
     let (first, second) = tokio::join!(load(now), load(now));
-    assert_eq!(first.authorities, second.authorities, "whoever is first decides");
+    assert_eq!(first.authorities, second.authorities, "the first one decides");
     let renewed = load(now + (300 * 24).hours()).await;
     assert!(
         renewed.authorities.contains(first.authorities.trim()) && renewed.authorities != first.authorities
@@ -354,8 +367,8 @@ async fn replicas_share_a_certificate_and_renew_it_in_time() {
     assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
 
     let address = WebhookAddress::Service { namespace: "team".to_owned(), name: "mpi-operator".to_owned() };
-    put_in_place(&stage.client, &address, "").await.unwrap();
-    trust(&stage.client, &renewed.authorities).await.unwrap();
+    put_in_place(&stage.client, &address, "", true).await.unwrap();
+    trust(&stage.client, &renewed.authorities, true).await.unwrap();
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(stage.client.clone());
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(stage.client.clone());
     let before = validating.get(WEBHOOK_NAME).await.unwrap();
@@ -364,10 +377,70 @@ async fn replicas_share_a_certificate_and_renew_it_in_time() {
     for bundle in bundles.chain([mutating[0].client_config.ca_bundle.clone()]) {
         assert_eq!(bundle.unwrap().0, renewed.authorities.as_bytes());
     }
-    trust(&stage.client, &renewed.authorities).await.unwrap();
+    trust(&stage.client, &renewed.authorities, true).await.unwrap();
     let after = validating.get(WEBHOOK_NAME).await.unwrap();
     assert_eq!(
         before.metadata.resource_version, after.metadata.resource_version,
         "nothing was to be written"
     );
+}
+
+/// Keeps reports, after it was away once.
+#[derive(Default)]
+struct Log {
+    was_away: AtomicBool,
+    reports: Mutex<Vec<Admission>>,
+    moved: Notify,
+}
+
+impl Sink for Log {
+    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async move {
+            if !self.was_away.swap(true, Ordering::SeqCst) {
+                return Err("the service is away".to_owned());
+            }
+            self.reports.lock().unwrap().extend(admissions);
+            self.moved.notify_one();
+            Ok(Vec::new())
+        })
+    }
+}
+
+#[tokio::test]
+async fn each_write_is_reported_with_its_user_also_after_the_audit_log_was_away() {
+    let stage = Stage::new().await;
+    stage.in_namespace("kube-system").await;
+    let (log, stop) = (Arc::new(Log::default()), CancellationToken::new());
+    let (reporter, reporting) = Reporter::new(log.clone(), stop.clone());
+    tokio::spawn(reporting);
+    let (client, parts) = (&stage.client, (Vitals::default(), stop));
+    on_loopback(client, client, "kube-system", None, false, Some(reporter), parts).await.unwrap();
+    let mut job = job("pi", 1, json!({}));
+    job["metadata"]["annotations"] = json!({ api::ANNOTATION_REQUEST: "request-1" });
+    create(&stage, &job).await.unwrap();
+    let jobs = stage.api::<MPIJob>();
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let suspend = Patch::Merge(json!({ "spec": { "runPolicy": { "suspend": true } } }));
+    jobs.patch("pi", &dry, &suspend).await.unwrap();
+    let labels = Patch::Merge(json!({ "metadata": { "labels": { "team": "vision" } } }));
+    jobs.patch("pi", &PatchParams::default(), &labels).await.unwrap();
+    jobs.patch("pi", &PatchParams::default(), &suspend).await.unwrap();
+    create(&stage, &faulty("bad")).await.unwrap_err();
+    jobs.delete("pi", &DeleteParams::default()).await.unwrap();
+    while log.reports.lock().unwrap().len() < 4 {
+        tokio::time::timeout(PATIENCE, log.moved.notified()).await.unwrap();
+    }
+    let reports = log.reports.lock().unwrap().clone();
+    let seen: Vec<_> = reports
+        .iter()
+        .map(|report| (report.verb.as_str(), report.name.as_str(), report.request.as_str(), report.status))
+        .collect();
+    let expected = [
+        ("create", "pi", "request-1", None),
+        ("update", "pi", "request-1", None),
+        ("create", "bad", "", Some(422)),
+        ("delete", "pi", "", None),
+    ];
+    assert_eq!(seen, expected);
+    assert!(reports.iter().all(|report| !report.user.is_empty() && report.resource == "mpijobs"));
 }

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::gate::{Cut, Gate};
-use crate::stage::{Stage, ended, job, restarted};
+use crate::stage::{Running, Stage, ended, job, restarted};
 
 /// How many cuts are tested in parallel, each in a namespace of its own.
 const CUTS_AT_ONCE: usize = 4;
@@ -89,18 +89,34 @@ async fn a_crash_at_any_write_of_a_job_whose_gang_is_restarted_changes_nothing()
     survives(Story::GangRestart).await;
 }
 
-async fn survives(story: Story) {
+/// What a test does to a job while operators work on it, and what is left then.
+pub trait CrashStory: Copy + std::fmt::Debug {
+    /// The fewest writes that prove anything.
+    fn least_writes(self) -> usize;
+
+    /// The stage to play on.
+    async fn stage(self) -> Stage;
+
+    /// Starts an operator.
+    fn operate(self, stage: &Stage, gate: Arc<Gate>) -> Running;
+
+    /// Does it, until the job has ended.
+    async fn act(self, stage: &Stage);
+
+    /// Waits for what the end of the story does not wait for, and may change what is left; false if there is nothing.
+    async fn settles(self, stage: &Stage) -> bool;
+
+    /// Returns every object, without what differs from run to run.
+    async fn snapshot(self, stage: &Stage) -> Value;
+}
+
+/// Plays a story with a crash at every write, and compares what is left with the same story without a crash.
+pub async fn survives(story: impl CrashStory) {
     let gate = Gate::new(None);
-    // Garbage collection needs controllers.
-    let stage = if story == Story::Delete { Stage::with_controllers().await } else { Stage::new().await };
+    let stage = story.stage().await;
     let expected = play(&stage.in_namespace("whole").await, story, gate.clone(), false).await;
     let writes = gate.requests().iter().filter(|request| !request.starts_with("GET")).count();
-    let least = match story {
-        Story::Delete => 1,
-        Story::Fast => 11,
-        _ => 12,
-    };
-    assert!(writes >= least, "{writes} writes are too few to prove anything");
+    assert!(writes >= story.least_writes(), "{writes} writes are too few to prove anything");
     let cuts = (1..=writes).flat_map(|at| [false, true].map(|committed| Cut { at, committed }));
     let failed: Vec<String> = futures::stream::iter(cuts)
         .map(|cut| {
@@ -109,10 +125,8 @@ async fn survives(story: Story) {
                 let Cut { at, committed } = cut;
                 let stage = stage.in_namespace(&format!("cut-{at}-{committed}")).await;
                 let mut found = play(&stage, story, Gate::new(Some(cut)), true).await;
-                if story == Story::Delete && found != *expected {
-                    // A pod that was being created when its Job was deleted is collected a moment later.
-                    stage.until_none::<Pod>().await;
-                    found = snapshot(&stage).await;
+                if found != *expected && story.settles(&stage).await {
+                    found = story.snapshot(&stage).await;
                 }
                 let differs = differences("", &found, expected);
                 (!differs.is_empty())
@@ -128,35 +142,66 @@ async fn survives(story: Story) {
 
 /// Plays the story, with a second operator that takes over when the first is cut off. Returns the objects at the
 /// end.
-async fn play(stage: &Stage, story: Story, gate: Arc<Gate>, cut: bool) -> Value {
-    let operate = |gate: Arc<Gate>| match story {
-        Story::Fast => stage.operate_patiently(gate),
-        _ => stage.operate_behind(gate),
-    };
-    let first = operate(gate.clone());
+async fn play(stage: &Stage, story: impl CrashStory, gate: Arc<Gate>, cut: bool) -> Value {
+    let first = story.operate(stage, gate.clone());
     let take_over = async {
         if cut {
             gate.closed.notified().await;
             drop(first);
-            operate(Gate::new(None))
+            story.operate(stage, Gate::new(None))
         } else {
             first
         }
     };
-    let end = async {
-        stage.submit(&job_of(story)).await;
-        act(story, stage).await;
-    };
     let mut take_over = std::pin::pin!(take_over);
-    let mut end = std::pin::pin!(end);
+    let mut end = std::pin::pin!(story.act(stage));
     // A cut at the very last writes may come after the story's end, or never in this run.
     let running = tokio::select! {
         running = &mut take_over => { end.await; Some(running) }
         () = &mut end => None,
     };
-    let snapshot = snapshot(stage).await;
+    let snapshot = story.snapshot(stage).await;
     drop(running);
     snapshot
+}
+
+impl CrashStory for Story {
+    fn least_writes(self) -> usize {
+        match self {
+            Story::Delete => 1,
+            Story::Fast => 11,
+            _ => 12,
+        }
+    }
+
+    async fn stage(self) -> Stage {
+        // Garbage collection needs controllers.
+        if self == Story::Delete { Stage::with_controllers().await } else { Stage::new().await }
+    }
+
+    fn operate(self, stage: &Stage, gate: Arc<Gate>) -> Running {
+        match self {
+            Story::Fast => stage.operate_patiently(gate),
+            _ => stage.operate_behind(gate),
+        }
+    }
+
+    async fn act(self, stage: &Stage) {
+        stage.submit(&job_of(self)).await;
+        act(self, stage).await;
+    }
+
+    async fn settles(self, stage: &Stage) -> bool {
+        if self == Story::Delete {
+            // A pod that was being created when its Job was deleted is collected a moment later.
+            stage.until_none::<Pod>().await;
+        }
+        self == Story::Delete
+    }
+
+    async fn snapshot(self, stage: &Stage) -> Value {
+        snapshot(stage).await
+    }
 }
 
 fn job_of(story: Story) -> Value {
@@ -215,10 +260,10 @@ async fn restart_gang(stage: &Stage) {
     stage.until_gone::<Pod>("pi-worker-0").await;
     let at_once = DeleteParams::default().grace_period(0);
     stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
-    stage.until::<Job>("pi-launcher", "was made anew", |job| plan::attempt_of(&job.metadata) == 2).await;
+    stage.until::<Job>("pi-launcher", "was created again", |job| plan::attempt_of(&job.metadata) == 2).await;
     let second = |pod: &Pod| plan::attempt_of(&pod.metadata) == 2;
     for worker in ["pi-worker-0", "pi-worker-1"] {
-        stage.until(worker, "was made anew", second).await;
+        stage.until(worker, "was created again", second).await;
     }
     stage.bring_up("pi", 2).await;
     succeed(stage).await;
@@ -288,6 +333,11 @@ async fn delete(stage: &Stage) {
     stage.until::<Service>("pi", "came", |_| true).await;
     stage.api::<api::MPIJob>().delete("pi", &DeleteParams::background()).await.unwrap();
     stage.until_gone::<api::MPIJob>("pi").await;
+    until_nothing_is_left(stage).await;
+}
+
+/// Waits until a deleted job has left nothing.
+pub async fn until_nothing_is_left(stage: &Stage) {
     stage.until_none::<Job>().await;
     stage.until_none::<Service>().await;
     stage.until_none::<ConfigMap>().await;
@@ -327,7 +377,7 @@ async fn snapshot(stage: &Stage) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-async fn all<K>(stage: &Stage) -> Vec<Value>
+pub async fn all<K>(stage: &Stage) -> Vec<Value>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
@@ -363,7 +413,7 @@ fn differences(path: &str, found: &Value, expected: &Value) -> Vec<String> {
 }
 
 /// Removes fields that differ from run to run.
-fn strip(value: &mut Value) {
+pub fn strip(value: &mut Value) {
     const DIFFERS: [&str; 16] = [
         "startedAt",
         "uid",

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions::is_crd_established};
-use operator::webhook::{WebhookAddress, configurations};
+use operator::webhook::{WebhookAddress, configurations, trainjob_configurations};
 use serde_json::{Value, json};
 
 use crate::program::{PATIENCE, Site};
@@ -20,18 +20,22 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 fn generated_webhook_configurations() {
     let address =
         WebhookAddress::Service { namespace: "mpi-operator".to_owned(), name: "mpi-operator".to_owned() };
-    let (mutating, validating) = configurations(&address, "");
-    let generated = format!(
-        "# Generated from crates/operator by `cargo xtask gen`; do not edit. The operator fills in its authority.\n{}---\n{}",
-        serde_saphyr::to_string(&mutating).unwrap(),
-        serde_saphyr::to_string(&validating).unwrap(),
-    );
-    let path = Path::new(DEPLOY).join("base/webhook.yaml");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &generated).unwrap();
+    for (part, (mutating, validating)) in [
+        ("base", configurations(&address, "")),
+        ("components/trainjob", trainjob_configurations(&address, "")),
+    ] {
+        let generated = format!(
+            "# Generated from crates/operator by `cargo xtask gen`; do not edit. The operator fills in its authority.\n{}---\n{}",
+            serde_saphyr::to_string(&mutating).unwrap(),
+            serde_saphyr::to_string(&validating).unwrap(),
+        );
+        let path = Path::new(DEPLOY).join(part).join("webhook.yaml");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &generated).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == generated, "{} is stale: run the test with UPDATE=1", path.display());
     }
-    let committed = std::fs::read_to_string(&path).unwrap();
-    assert!(committed == generated, "{} is stale: run the test with UPDATE=1", path.display());
 }
 
 /// Commands of the guide that cannot run here: the Deployment's pods need the image, and the image needs a builder.
@@ -159,6 +163,34 @@ fn an_overlay_adds_a_gang_scheduler() {
         });
         assert!(bound, "{part} comes with its rights");
     }
+}
+
+#[test]
+fn an_overlay_adds_trainjobs() {
+    let overlay = tempfile::tempdir_in(Path::new(DEPLOY).join("overlays")).unwrap();
+    let text = "resources: [../kubernetes]\ncomponents: [../../components/trainjob]\n";
+    std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+    let objects = render(overlay.path().to_str().unwrap());
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    assert!(args.contains(&json!("--trainjobs")), "{args:?}");
+    // Programs report their progress at a port that leads from the Service through the policy to the container.
+    assert!(args.contains(&json!("--progress-port=10443")), "{args:?}");
+    let one = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let has = |list: &Value, field: &str| list.as_array().unwrap().iter().any(|port| port[field] == 10443);
+    assert!(has(&one("Service")["spec"]["ports"], "port"));
+    assert!(has(&one("NetworkPolicy")["spec"]["ingress"][0]["ports"], "port"));
+    assert!(has(&deployment["spec"]["template"]["spec"]["containers"][0]["ports"], "containerPort"));
+    assert_flags_are_known(deployment);
+    let count = |kind: &str, name: &str| {
+        let is = |object: &&Value| {
+            object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().contains(name)
+        };
+        objects.iter().filter(is).count()
+    };
+    assert_eq!(count("CustomResourceDefinition", "trainer.kubeflow.org"), 3);
+    assert_eq!(count("ClusterRoleBinding", "mpi-operator-trainjobs"), 2);
+    assert_eq!(count("ValidatingWebhookConfiguration", "mpi-operator-trainjobs"), 1);
 }
 
 /// Checks the fields that Pod Security *restricted* checks.

@@ -128,7 +128,7 @@ async fn a_status_that_cannot_be_written_counts_nothing() {
 async fn metrics_are_shown_to_those_whose_token_may_read_them() {
     let stage = Stage::new().await;
     let vitals = Vitals::default();
-    let access = Arc::new(Access::Reviewed(Reviewer::new(stage.client.clone())));
+    let access = Arc::new(Access::Reviewed(Box::new(Reviewer::new(stage.client.clone()))));
     let ask = async |path: &str, token: Option<&str>| {
         let mut request = Request::get(path);
         if let Some(token) = token {

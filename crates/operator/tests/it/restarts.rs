@@ -106,9 +106,9 @@ async fn made_anew(stage: &Stage, moment: Moment) {
         stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
     }
     for worker in ["pi-worker-0", "pi-worker-1"] {
-        stage.until(worker, "was made anew", |pod: &Pod| plan::attempt_of(&pod.metadata) == 2).await;
+        stage.until(worker, "was created again", |pod: &Pod| plan::attempt_of(&pod.metadata) == 2).await;
     }
-    stage.until("pi-launcher", "was made anew", |job: &Job| plan::attempt_of(&job.metadata) == 2).await;
+    stage.until("pi-launcher", "was created again", |job: &Job| plan::attempt_of(&job.metadata) == 2).await;
 }
 
 async fn stage_with_a_lost_node() -> Stage {

@@ -174,6 +174,12 @@ impl Account {
         tokio::spawn(run)
     }
 
+    fn operate_trainjobs(&self) -> JoinHandle<Result<(), operator::Error>> {
+        let settings = operator::Settings { trainjobs: true, ..operator::Settings::default() };
+        let run = operator::operate(self.client.clone(), settings, Vitals::default(), std::future::pending());
+        tokio::spawn(run)
+    }
+
     fn refused(&self) -> Vec<String> {
         self.recorded.refused.lock().unwrap().clone()
     }
@@ -263,7 +269,9 @@ async fn live(stage: &Stage) {
     let mut silent = running("main");
     silent["conditions"][1]["status"] = json!("False");
     stage.set_pod("again-worker-0", silent).await;
-    stage.until::<Job>("again-launcher", "was made anew", |job| plan::attempt_of(&job.metadata) == 2).await;
+    stage
+        .until::<Job>("again-launcher", "was created again", |job| plan::attempt_of(&job.metadata) == 2)
+        .await;
     // It waits for GPUs, which are counted.
     let mut waits = job("waits", 1, json!({}));
     waits["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] =
@@ -299,13 +307,13 @@ async fn serve(stage: &Stage, client: &Client) {
     lease.acquire().await;
     lease.release().await;
     let address = WebhookAddress::Service { namespace: HOME.to_owned(), name: HOME.to_owned() };
-    put_in_place(&stage.client, &address, "").await.unwrap();
+    put_in_place(&stage.client, &address, "", false).await.unwrap();
     let now = jiff::Timestamp::now();
     let names = ["mpi-operator.mpi-operator.svc".to_owned()];
     for days in [0, 300] {
         let later = now + jiff::SignedDuration::from_hours(24 * days);
         let kept = load_or_make(client, HOME, "mpi-operator-webhook-tls", &names, later).await.unwrap();
-        trust(client, &kept.authorities).await.unwrap();
+        trust(client, &kept.authorities, false).await.unwrap();
     }
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(stage.client.clone());
     let limit = json!({ "metadata": { "annotations": { api::ANNOTATION_MAX_CONCURRENT_JOBS: "100" } } });
@@ -320,7 +328,7 @@ async fn serve(stage: &Stage, client: &Client) {
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(String::from_utf8_lossy(&body).contains("\"allowed\":true"), "{body:?}");
     }
-    let access = Arc::new(Access::Reviewed(Reviewer::new(client.clone())));
+    let access = Arc::new(Access::Reviewed(Box::new(Reviewer::new(client.clone()))));
     let request = Request::get("/metrics").header("authorization", "Bearer token").body(()).unwrap();
     assert_eq!(answer_metrics(Vitals::default(), access, request).await.status(), 200);
 }
@@ -426,4 +434,63 @@ async fn the_roles_of_gangs_are_what_is_asked_for() {
         let asked: BTreeSet<Permission> = asked.into_iter().filter(of_gangs).collect();
         assert_eq!(asked, granted(&documents), "{part}: asked for, and granted");
     }
+}
+
+/// Waits for a pod of a TrainJob's Launcher that is not among `known`, and ends it.
+async fn end_launcher(stage: &Stage, job: &str, known: &mut Vec<String>, phase: &str, exit_code: i32) {
+    let selected = format!("{}={job},{}=launcher", api::LABEL_TRAINJOB, api::LABEL_REPLICATED_JOB);
+    let pod = stage.pod_selected(&selected, known).await;
+    stage.set_pod(&pod, ended("node", phase, exit_code)).await;
+    known.push(pod);
+}
+
+/// TrainJobs of both kinds of runtimes: one is restarted, and its Jobs are deleted after its time.
+async fn live_as_trainjobs(stage: &Stage) {
+    let mut cluster_wide = crate::trainjobs::runtime("again");
+    cluster_wide.spec.runtime.template.spec.ttl_seconds_after_finished = Some(0);
+    let spec = serde_json::to_value(&cluster_wide.spec.runtime).unwrap();
+    let local = serde_json::from_value(json!({ "metadata": { "name": "local" }, "spec": spec })).unwrap();
+    let runtimes: Api<api::ClusterTrainingRuntime> = Api::all(stage.client.clone());
+    runtimes.create(&PostParams::default(), &cluster_wide).await.unwrap();
+    stage.api::<api::TrainingRuntime>().create(&PostParams::default(), &local).await.unwrap();
+    for (name, kind) in [("again", "ClusterTrainingRuntime"), ("local", "TrainingRuntime")] {
+        let mut job = crate::trainjobs::trainjob(name);
+        job["metadata"]["name"] = json!(name);
+        job["spec"]["runtimeRef"]["kind"] = json!(kind);
+        // Its Job is complete at once.
+        job["spec"]["trainer"]["numNodes"] = json!(0);
+        let job = serde_json::from_value(job).unwrap();
+        stage.api::<api::TrainJob>().create(&PostParams::default(), &job).await.unwrap();
+    }
+    let mut known = Vec::new();
+    end_launcher(stage, "again", &mut known, "Failed", 1).await;
+    end_launcher(stage, "again", &mut known, "Succeeded", 0).await;
+    stage.until_gone::<Job>("again-launcher-0").await;
+    stage.until_gone::<CoreService>("again").await;
+    end_launcher(stage, "local", &mut known, "Failed", 1).await;
+    end_launcher(stage, "local", &mut known, "Succeeded", 0).await;
+    stage.until_gone::<CoreService>("local").await;
+}
+
+#[tokio::test]
+async fn the_role_of_trainjobs_is_what_is_asked_for() {
+    let stage = Stage::with_controllers_and_token("token").await;
+    operator::install_trainjob_crds(&stage.client).await.unwrap();
+    stage.in_namespace(HOME).await;
+    let (base, documents) = (deployed("base"), deployed("components/trainjob"));
+    for document in base.iter().chain(&documents) {
+        create(&stage, document, HOME).await;
+    }
+    let account = Account::new(&stage);
+    let operator = account.operate_trainjobs();
+    live_as_trainjobs(&stage).await;
+    operator.abort();
+    assert_eq!(account.refused(), Vec::<String>::new(), "components/trainjob grants too little");
+    let (base, mut granted) = (granted(&base), granted(&documents));
+    let never = ("update", "trainer.kubeflow.org", "trainjobs/finalizers");
+    assert!(granted.remove(&(never.0.to_owned(), never.1.to_owned(), never.2.to_owned())));
+    let asked = account.recorded.calls.lock().unwrap().clone();
+    let asked: BTreeSet<&Permission> = asked.difference(&base).collect();
+    let granted: BTreeSet<&Permission> = granted.difference(&base).collect();
+    assert_eq!(asked, granted, "asked for, and granted");
 }

@@ -241,6 +241,11 @@ impl Stage {
         Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM)
     }
 
+    /// Starts an operator that reconciles TrainJobs, too.
+    pub fn operate_trainjobs(&self, gate: Arc<Gate>) -> Running {
+        self.operate_as(gate, operator::Settings { trainjobs: true, ..operator::Settings::default() })
+    }
+
     fn operate_as(&self, gate: Arc<Gate>, settings: operator::Settings) -> Running {
         let client = self.client_behind(&gate);
         // In a namespace of its own, an operator watches only that one.
@@ -348,7 +353,12 @@ impl Stage {
     /// Waits until the Job controller has created a pod for the Launcher that is not among `known`.
     pub async fn launcher_pod(&self, job: &str, known: &[String]) -> String {
         let selected = format!("{}={job},{}=launcher", api::LABEL_JOB_NAME, api::LABEL_JOB_ROLE);
-        let pods = watcher(self.api::<Pod>(), watcher::Config::default().labels(&selected)).applied_objects();
+        self.pod_selected(&selected, known).await
+    }
+
+    /// Waits until a pod with these labels has been created that is not among `known`.
+    pub async fn pod_selected(&self, selected: &str, known: &[String]) -> String {
+        let pods = watcher(self.api::<Pod>(), watcher::Config::default().labels(selected)).applied_objects();
         let mut pods = std::pin::pin!(pods);
         let came = async {
             loop {
@@ -358,7 +368,7 @@ impl Stage {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, came).await.unwrap_or_else(|_| panic!("{job} got no launcher pod"))
+        tokio::time::timeout(PATIENCE, came).await.unwrap_or_else(|_| panic!("no pod came with {selected}"))
     }
 
     /// Completes the Launcher's Job with success.

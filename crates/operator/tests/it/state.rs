@@ -1,4 +1,4 @@
-//! The status: nothing is missed or lost, whoever else writes it; and a job is deleted when its TTL is over.
+//! The status: nothing is missed or lost, no matter who else writes it; and a job is deleted when its TTL is over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

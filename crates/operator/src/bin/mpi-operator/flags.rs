@@ -42,6 +42,13 @@ pub struct Flags {
     /// coscheduling plug-in of scheduler-plugins.
     #[arg(long, default_value = "", value_name = "SCHEDULER")]
     pub gang_scheduling: String,
+    /// Reconcile TrainJobs (trainer.kubeflow.org/v1alpha1) too, unless Kubeflow Trainer runs in the cluster.
+    #[arg(long)]
+    pub trainjobs: bool,
+    /// Port on all addresses at which the programs of TrainJobs and MPIJobs report their progress; 0 disables it. It needs
+    /// --webhook-port, whose Service and certificate it shares.
+    #[arg(long, default_value_t = 0, value_name = "PORT", requires = "webhook_port")]
+    pub progress_port: u16,
     /// Maximum number of concurrent writes to the API server.
     #[arg(long, default_value_t = Settings::default().writes)]
     pub writes: usize,
@@ -76,6 +83,15 @@ pub struct Flags {
     /// certificate if its --admission-control-config-file configures one. Read once, at startup.
     #[arg(long, value_name = "FILE")]
     pub webhook_client_ca: Option<std::path::PathBuf>,
+    /// Address of the training service whose audit log gets what the webhook sees: `https://odh-training.NAMESPACE.svc`.
+    #[arg(long, value_name = "URL", requires = "webhook_port")]
+    pub audit_url: Option<String>,
+    /// Authority of that service's certificate, a PEM file.
+    #[arg(long, value_name = "FILE")]
+    pub audit_ca: Option<std::path::PathBuf>,
+    /// Token of an account that may `post` to `/training/audit`.
+    #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount/token", value_name = "FILE")]
+    pub audit_token: std::path::PathBuf,
     /// Log format; auto is text on a terminal and JSON elsewhere.
     #[arg(long, value_enum, default_value = "auto")]
     pub log_format: LogFormat,
@@ -172,8 +188,10 @@ impl Flags {
                 },
                 launch_image: self.launch_image.clone(),
                 gang: plan::Gang::named(&self.gang_scheduling),
+                progress: None,
             },
             writes: self.writes,
+            trainjobs: self.trainjobs,
             ..Settings::default()
         }
     }

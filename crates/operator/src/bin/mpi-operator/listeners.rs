@@ -1,4 +1,4 @@
-//! The program's ports for probes and metrics.
+//! The program's ports for probes, metrics and the progress of jobs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use operator::certificates::{Kept, Shown};
 use operator::monitor::{Access, Reviewer, answer_metrics, answer_probe};
+use operator::progress::{Progress, ProgressServer};
 use operator::{Vitals, serve};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -58,12 +59,33 @@ pub async fn metrics(
             },
             Ok,
         )?;
-        (Access::Reviewed(Reviewer::new(client.clone())), Some(shown.acceptor()?))
+        (Access::Reviewed(Box::new(Reviewer::new(client.clone()))), Some(shown.acceptor()?))
     };
     let (vitals, access) = (vitals.clone(), Arc::new(access));
     let answer = move |request| answer_metrics(vitals.clone(), access.clone(), request);
     tasks.spawn(serve::serve(listener, tls, answer, stop.clone()));
     Ok(())
+}
+
+/// Serves the endpoint for the progress of jobs, if enabled, with the webhook's certificate. Any replica does, whether
+/// it leads or not.
+///
+/// # Errors
+/// If the port is taken or not allowed, or the webhook has no certificate.
+pub async fn progress(
+    flags: &Flags,
+    client: &kube::Client,
+    certificate: Option<Arc<Shown>>,
+    (tasks, stop): (&TaskTracker, &CancellationToken),
+) -> Result<Option<Progress>, Box<dyn std::error::Error>> {
+    let Some(listener) = bind(None, flags.progress_port).await? else { return Ok(None) };
+    let certificate = certificate.ok_or("--progress-port needs the certificate of --webhook-port")?;
+    tracing::info!(address = %listener.local_addr()?, "serving the progress of jobs");
+    let (server, acceptor) = (Arc::new(ProgressServer::new(client.clone())), certificate.acceptor()?);
+    let answer = move |request| server.clone().answer(request);
+    tasks.spawn(serve::serve(listener, Some(acceptor), answer, stop.clone()));
+    let Flags { webhook_namespace: namespace, webhook_service: service, progress_port: port, .. } = flags;
+    Ok(Some(Progress { url: format!("https://{service}.{namespace}.svc:{port}"), certificate }))
 }
 
 async fn bind(address: Option<SocketAddr>, port: u16) -> io::Result<Option<TcpListener>> {

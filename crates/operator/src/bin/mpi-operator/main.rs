@@ -45,9 +45,11 @@ async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
     let config = config(flags).await?;
     let client = Client::try_from(config.clone())?;
     let certificate = webhook::serve(flags, &vitals, &client, &tasks, &stop).await?;
+    let progress = listeners::progress(flags, &client, certificate.clone(), (&tasks, &stop)).await?;
     listeners::metrics(flags, &vitals, &client, certificate, (&tasks, &stop)).await?;
     let lease = Lease::new(client, &flags.lock_namespace, Duration::from_secs(flags.lease_duration))?;
-    let outcome = lead(flags, &config, &lease, &vitals).await;
+    let settings = operator::Settings { progress, ..flags.settings() };
+    let outcome = lead(settings, &config, &lease, &vitals).await;
     vitals.metrics.set_leader(false);
     lease.release().await;
     stop.cancel();
@@ -59,7 +61,7 @@ async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
 /// Waits for the lease, then runs the operator until a signal or until the lease is lost; after a signal, for a
 /// bounded time.
 async fn lead(
-    flags: &Flags,
+    settings: operator::Settings,
     config: &Config,
     lease: &Lease,
     vitals: &Vitals,
@@ -75,8 +77,7 @@ async fn lead(
     tracing::info!(identity = lease.identity(), "leading");
     let stop = CancellationToken::new();
     let client = fenced_client(config, lease.fence())?;
-    let operating =
-        operator::operate(client, flags.settings(), vitals.clone(), stop.clone().cancelled_owned());
+    let operating = operator::operate(client, settings, vitals.clone(), stop.clone().cancelled_owned());
     let mut operating = std::pin::pin!(operating);
     let mut lost = std::pin::pin!(lease.keep());
     let is_lost = |why: String| Err(format!("lost the lease: {why}").into());

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use operator::certificates::{Kept, Shown, load_or_make};
-use operator::webhook::{Webhook, trust};
+use operator::webhook::{Reporter, TrainingService, Webhook, trust};
 use operator::{Vitals, serve as server};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,7 +38,9 @@ pub async fn serve(
     let kept = load(flags, client).await?;
     let shown = Shown::new(&kept)?;
     tracing::info!(address = %listener.local_addr()?, "serving admission reviews");
+    let reporter = reporter(flags, tasks, stop).await?;
     let webhook = Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone());
+    let webhook = webhook.reporting_to(reporter);
     let (webhook, acceptor) = match &flags.webhook_client_ca {
         Some(path) => {
             let unreadable = |error| format!("cannot read --webhook-client-ca {}: {error}", path.display());
@@ -65,6 +68,29 @@ pub async fn serve(
     Ok(Some(shown))
 }
 
+/// Reports to the training service's audit log, if that is asked for.
+async fn reporter(
+    flags: &Flags,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Option<Reporter>, Box<dyn std::error::Error>> {
+    let Some(url) = &flags.audit_url else { return Ok(None) };
+    // The client of Kubernetes also keeps the connection, trusts the authority and reads a renewed token.
+    let kubeconfig = serde_json::json!({
+        "clusters": [{ "name": "service", "cluster":
+            { "server": url, "certificate-authority": flags.audit_ca } }],
+        "users": [{ "name": "operator", "user": { "tokenFile": flags.audit_token } }],
+        "contexts": [{ "name": "service", "context": { "cluster": "service", "user": "operator" } }],
+        "current-context": "service",
+    });
+    let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let sink = Arc::new(TrainingService(Client::try_from(config)?));
+    let (reporter, work) = Reporter::new(sink, stop.clone());
+    tasks.spawn(work);
+    Ok(Some(reporter))
+}
+
 async fn load(flags: &Flags, client: &Client) -> Result<Kept, operator::certificates::Error> {
     let Flags { webhook_namespace: namespace, webhook_service: service, .. } = flags;
     let names = [format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
@@ -76,7 +102,9 @@ async fn renew(flags: Flags, client: Client, shown: Arc<Shown>, first: Kept) {
     let mut kept = Ok(first);
     loop {
         let done = match kept {
-            Ok(kept) => trust(&client, &kept.authorities).await.map_err(|error| error.to_string()),
+            Ok(kept) => {
+                trust(&client, &kept.authorities, flags.trainjobs).await.map_err(|error| error.to_string())
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &done {
