@@ -59,6 +59,22 @@ impl Resources {
             memory_bytes: of("memory", Quantity::units),
         }
     }
+
+    /// Returns the CPUs as a quantity.
+    pub fn cpu(&self) -> String {
+        match self.cpu_millis % 1000 {
+            0 => (self.cpu_millis / 1000).to_string(),
+            _ => format!("{}m", self.cpu_millis),
+        }
+    }
+
+    /// Returns the memory as a quantity.
+    pub fn memory(&self) -> String {
+        let bytes = self.memory_bytes;
+        let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+        let fits = units.into_iter().find(|(_, power)| bytes > 0 && bytes.trailing_zeros() >= *power);
+        fits.map_or_else(|| bytes.to_string(), |(unit, power)| format!("{}{unit}", bytes >> power))
+    }
 }
 
 /// When a job could start.
@@ -392,6 +408,17 @@ mod tests {
 
     fn judged(job: &MPIJob, seen: &Snapshot) -> Availability {
         availability(job, "team", seen, NOW.parse().unwrap())
+    }
+
+    #[test]
+    fn amounts_are_written_as_quantities() {
+        let of = |cpu_millis, memory_bytes| {
+            let amounts = Resources { cpu_millis, memory_bytes, gpus: 0 };
+            (amounts.cpu(), amounts.memory())
+        };
+        assert_eq!(of(16_500, 64 << 30), ("16500m".to_owned(), "64Gi".to_owned()));
+        assert_eq!(of(2000, 1500), ("2".to_owned(), "1500".to_owned()));
+        assert_eq!(of(0, 0), ("0".to_owned(), "0".to_owned()));
     }
 
     #[test]

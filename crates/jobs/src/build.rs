@@ -1,7 +1,10 @@
-//! Builds an MPIJob from the few values that the common case needs, as flags, forms and programs supply them.
+//! Builds an MPIJob from the few values that the common case needs, as flags, forms and programs supply them;
+//! [`trainjob`] builds a TrainJob.
 //!
 //! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was requested, or
 //! all faults of the request at once. The same request gives the same job in every interface.
+
+pub mod trainjob;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +22,11 @@ use crate::{Error, Fault};
 
 /// Programs that start ranks; a command that contains one of them is not changed.
 const STARTERS: [&str; 4] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun"];
+
+/// What a request that does not say it means for the pods of a job that has ended.
+pub const DEFAULT_CLEAN_PODS: &str = "Running";
+/// What a request that does not say it means for a Launcher that failed.
+pub const DEFAULT_RETRIES: i32 = 0;
 
 /// The MPI implementation in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +64,8 @@ pub struct Request {
     pub image: String,
     /// What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
     pub command: Vec<String>,
+    /// The directory in which the command starts, in every pod; that of the image if not given.
+    pub workdir: Option<String>,
     /// Whether to run the command once, in the Launcher, exactly as given.
     pub in_launcher: bool,
     /// Ranks on each Worker; if not given, the number of GPUs, or 1 without GPUs.
@@ -66,6 +76,10 @@ pub struct Request {
     pub cpu: Option<String>,
     /// Memory of each Worker, as a Kubernetes quantity, e.g. `16Gi`.
     pub memory: Option<String>,
+    /// CPUs of the Launcher, as a Kubernetes quantity.
+    pub launcher_cpu: Option<String>,
+    /// Memory of the Launcher, as a Kubernetes quantity.
+    pub launcher_memory: Option<String>,
     /// The MPI implementation in the image.
     pub mpi: Mpi,
     /// Environment of the Launcher, the Workers and their ranks.
@@ -80,12 +94,16 @@ pub struct Request {
     pub queue: Option<String>,
     /// Priority class of the pods.
     pub priority: Option<String>,
-    /// Which pods to delete at the end: `None`, `Running`, `All`.
+    /// Which pods to delete at the end: `None`, `Running`, `All`; if not given, `Running`, so that a job that has ended
+    /// holds nothing that others wait for.
     pub clean_pod_policy: Option<String>,
     /// The maximum run time of the Launcher, in seconds.
     pub deadline_seconds: Option<i64>,
-    /// The number of retries of a failed Launcher.
+    /// The number of retries of a failed Launcher; 0 if not given, because most failures are the program's own and would
+    /// repeat.
     pub retries: Option<i32>,
+    /// The time after its end at which the job is deleted, in seconds; it is kept if not given.
+    pub ttl_seconds: Option<i32>,
     /// Whether to create the job suspended.
     pub suspend: bool,
 }
@@ -95,7 +113,7 @@ pub struct Request {
 /// # Errors
 /// [`Error::Invalid`] with every fault visible in the request itself; the paths are the names of its fields.
 pub fn build(request: &Request) -> Result<MPIJob, Error> {
-    let faults = faults(request);
+    let faults: Vec<Fault> = without_image(request).into_iter().chain(faults(request)).collect();
     if !faults.is_empty() {
         return Err(Error::Invalid { faults });
     }
@@ -124,24 +142,38 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
     let spec = MPIJobSpec {
         slots_per_worker: Some(slots),
         mpi_implementation: Some(request.mpi.name().to_owned()),
-        run_policy: run_policy(request),
+        run_policy: Some(run_policy(request)),
         mpi_replica_specs: replicas,
         ..MPIJobSpec::default()
     };
+    Ok(MPIJob { metadata: metadata(request), spec, status: None })
+}
+
+fn metadata(request: &Request) -> ObjectMeta {
     let mut labels = request.labels.clone();
     labels.extend(request.queue.iter().map(|queue| (LABEL_QUEUE.to_owned(), queue.clone())));
-    let metadata = ObjectMeta {
+    ObjectMeta {
         name: Some(request.name.clone()),
         namespace: request.namespace.clone(),
         labels: some_unless_empty(labels),
         annotations: some_unless_empty(request.annotations.clone()),
         ..ObjectMeta::default()
-    };
-    Ok(MPIJob { metadata, spec, status: None })
+    }
 }
 
 fn some_unless_empty(map: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     Some(map).filter(|map| !map.is_empty())
+}
+
+/// The fault of a request without an image. A TrainJob may leave the image to its runtime.
+fn without_image(request: &Request) -> Option<Fault> {
+    request.image.is_empty().then(|| Fault {
+        source: String::new(),
+        position: None,
+        path: "image".to_owned(),
+        message: "is required".to_owned(),
+        advice: Some("name the image that has the program".to_owned()),
+    })
 }
 
 fn faults(request: &Request) -> Vec<Fault> {
@@ -164,20 +196,37 @@ fn faults(request: &Request) -> Vec<Fault> {
     if request.slots.is_some_and(|slots| slots < 1) {
         fault("slots", "must be at least 1".to_owned(), "it is the number of ranks per Worker");
     }
-    for (field, quantity) in [("cpu", &request.cpu), ("memory", &request.memory)] {
+    let quantities = [
+        ("cpu", &request.cpu),
+        ("memory", &request.memory),
+        ("launcher_cpu", &request.launcher_cpu),
+        ("launcher_memory", &request.launcher_memory),
+    ];
+    for (field, quantity) in quantities {
         if let Some(text) = quantity
             && !is_quantity(text)
         {
-            let advice = if field == "cpu" { "use 4, 0.5 or 500m" } else { "use 512Mi, 16Gi or 1.5G" };
+            let advice =
+                if field.ends_with("cpu") { "use 4, 0.5 or 500m" } else { "use 512Mi, 16Gi or 1.5G" };
             fault(field, format!("\"{text}\" is not a quantity"), advice);
         }
     }
-    if request.memory.as_deref().is_some_and(|text| text.ends_with('m')) {
-        fault("memory", "is in thousandths of a byte".to_owned(), "use Mi for mebibytes");
+    for (field, quantity) in quantities.into_iter().filter(|(field, _)| field.ends_with("memory")) {
+        if quantity.as_deref().is_some_and(|text| text.ends_with('m')) {
+            fault(field, "is in thousandths of a byte".to_owned(), "use Mi for mebibytes");
+        }
+    }
+    if request.workdir.as_deref().is_some_and(|directory| !directory.starts_with('/')) {
+        fault("workdir", "is not an absolute path".to_owned(), "begin it with /");
     }
     for (name, _) in &request.env {
         if name.is_empty() || name.contains(['=', '\0']) || name.starts_with(|c: char| c.is_ascii_digit()) {
             fault("env", format!("\"{name}\" is not a valid variable name"), "use NAME=VALUE");
+        }
+    }
+    for (claim, path) in &request.volumes {
+        if !path.starts_with('/') || path.contains(':') {
+            fault("volumes", format!("mounts {claim} at \"{path}\""), "use an absolute path without a colon");
         }
     }
     found
@@ -190,59 +239,61 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     has_number && text.parse::<semantics::Quantity>().is_ok()
 }
 
-fn run_policy(request: &Request) -> Option<RunPolicy> {
-    let policy = RunPolicy {
-        clean_pod_policy: request.clean_pod_policy.clone(),
+fn run_policy(request: &Request) -> RunPolicy {
+    let clean_pods = request.clean_pod_policy.as_deref().unwrap_or(DEFAULT_CLEAN_PODS);
+    RunPolicy {
+        clean_pod_policy: Some(clean_pods.to_owned()),
         active_deadline_seconds: request.deadline_seconds,
-        backoff_limit: request.retries,
+        backoff_limit: Some(request.retries.unwrap_or(DEFAULT_RETRIES)),
         suspend: request.suspend.then_some(true),
+        ttl_seconds_after_finished: request.ttl_seconds,
         ..RunPolicy::default()
-    };
-    (policy != RunPolicy::default()).then_some(policy)
+    }
 }
 
 fn template(request: &Request, container: Container) -> PodTemplateSpec {
-    let volumes = request
-        .volumes
-        .iter()
-        .enumerate()
-        .map(|(index, (claim, _))| Volume {
-            name: format!("data-{index}"),
-            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-                claim_name: claim.clone(),
-                read_only: None,
-            }),
-            ..Volume::default()
-        })
-        .collect::<Vec<_>>();
     PodTemplateSpec {
         metadata: None,
         spec: Some(PodSpec {
             containers: vec![container],
-            volumes: Some(volumes).filter(|volumes| !volumes.is_empty()),
+            volumes: Some(volumes(request)).filter(|volumes| !volumes.is_empty()),
             priority_class_name: request.priority.clone(),
             ..PodSpec::default()
         }),
     }
 }
 
+fn volumes(request: &Request) -> Vec<Volume> {
+    let claims = request.volumes.iter().enumerate().map(|(index, (claim, _))| Volume {
+        name: format!("data-{index}"),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: claim.clone(),
+            read_only: None,
+        }),
+        ..Volume::default()
+    });
+    claims.collect()
+}
+
+fn mounts(request: &Request) -> Vec<VolumeMount> {
+    let mounts = request.volumes.iter().enumerate().map(|(index, (_, path))| VolumeMount {
+        name: format!("data-{index}"),
+        mount_path: path.clone(),
+        ..VolumeMount::default()
+    });
+    mounts.collect()
+}
+
 fn container(request: &Request, name: &str, mut env: Vec<EnvVar>) -> Container {
+    env.retain(|preset| request.env.iter().all(|(name, _)| *name != preset.name));
     env.extend(request.env.iter().map(|(name, value)| variable(name, value)));
-    let mounts = request
-        .volumes
-        .iter()
-        .enumerate()
-        .map(|(index, (_, path))| VolumeMount {
-            name: format!("data-{index}"),
-            mount_path: path.clone(),
-            ..VolumeMount::default()
-        })
-        .collect::<Vec<_>>();
     Container {
         name: name.to_owned(),
         image: Some(request.image.clone()),
+        // mpirun starts the ranks in the directory that it was started in.
+        working_dir: request.workdir.clone(),
         env: Some(env).filter(|env| !env.is_empty()),
-        volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
+        volume_mounts: Some(mounts(request)).filter(|mounts| !mounts.is_empty()),
         ..Container::default()
     }
 }
@@ -252,27 +303,49 @@ fn variable(name: &str, value: &str) -> EnvVar {
 }
 
 fn launcher(request: &Request, slots: i32) -> Container {
-    // Many training images run as root, and Open MPI would refuse to start as root.
-    let as_root = match request.mpi {
+    let ranks = i64::from(slots) * i64::from(request.workers);
+    let command = launcher_command(request, Some(ranks), &[]);
+    let resources =
+        limited(&[("cpu", request.launcher_cpu.clone()), ("memory", request.launcher_memory.clone())]);
+    Container { command: Some(command), resources, ..container(request, "launcher", as_root(request.mpi)) }
+}
+
+/// Many training images run as root, and Open MPI would refuse to start as root.
+fn as_root(mpi: Mpi) -> Vec<EnvVar> {
+    match mpi {
         Mpi::OpenMpi => {
             vec![variable("OMPI_ALLOW_RUN_AS_ROOT", "1"), variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
         }
         Mpi::Intel | Mpi::Mpich => Vec::new(),
-    };
-    let command = launcher_command(request, slots);
-    Container { command: Some(command), ..container(request, "launcher", as_root) }
+    }
 }
 
-/// Puts `mpirun` before the command, unless the command starts the ranks itself.
-fn launcher_command(request: &Request, slots: i32) -> Vec<String> {
-    let starts_ranks = |word: &str| {
+/// The limits of a container. Only limits: requests default to them, and a container that can use more than it requested
+/// harms its neighbours.
+fn limited(amounts: &[(&str, Option<String>)]) -> Option<ResourceRequirements> {
+    let given =
+        amounts.iter().filter_map(|(name, amount)| Some(((*name).to_owned(), Quantity(amount.clone()?))));
+    let limits: BTreeMap<String, Quantity> = given.collect();
+    (!limits.is_empty())
+        .then(|| ResourceRequirements { limits: Some(limits), ..ResourceRequirements::default() })
+}
+
+/// Whether a command starts the ranks itself, so that it is run unchanged.
+pub fn starts_ranks(command: &[String]) -> bool {
+    let in_word = |word: &str| {
         word.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')'))
             .any(|part| STARTERS.contains(&part.rsplit('/').next().unwrap_or(part)))
     };
-    if request.in_launcher || request.command.iter().any(|word| starts_ranks(word)) {
+    command.iter().any(|word| in_word(word))
+}
+
+/// Puts `mpirun` and these options of its own before the command, unless the command starts the ranks itself.
+fn launcher_command(request: &Request, ranks: Option<i64>, options: &[String]) -> Vec<String> {
+    if request.in_launcher || starts_ranks(&request.command) {
         return request.command.clone();
     }
     let mut command = vec!["mpirun".to_owned()];
+    command.extend(options.iter().cloned());
     match request.mpi {
         // Open MPI starts as many ranks as the hostfile has slots, and forwards only the variables named with `-x`.
         Mpi::OpenMpi => {
@@ -281,8 +354,7 @@ fn launcher_command(request: &Request, slots: i32) -> Vec<String> {
             }
         }
         Mpi::Intel | Mpi::Mpich => {
-            let ranks = i64::from(slots) * i64::from(request.workers);
-            command.extend(["-n".to_owned(), ranks.to_string()]);
+            command.extend(ranks.into_iter().flat_map(|ranks| ["-n".to_owned(), ranks.to_string()]));
         }
     }
     command.extend(request.command.iter().cloned());
@@ -290,22 +362,12 @@ fn launcher_command(request: &Request, slots: i32) -> Vec<String> {
 }
 
 fn worker(request: &Request) -> Container {
-    let mut limits = BTreeMap::new();
-    let mut put = |name: &str, amount: &str| limits.insert(name.to_owned(), Quantity(amount.to_owned()));
-    if let Some(cpu) = &request.cpu {
-        put("cpu", cpu);
-    }
-    if let Some(memory) = &request.memory {
-        put("memory", memory);
-    }
-    if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
-        put(NVIDIA_GPU, &gpus.to_string());
-    }
-    // Only limits: requests default to them, and a Worker that can use more than it requested harms its neighbours.
-    let resources =
-        Some(ResourceRequirements { limits: Some(limits.clone()), ..ResourceRequirements::default() })
-            .filter(|_| !limits.is_empty());
-    Container { resources, ..container(request, "worker", Vec::new()) }
+    Container { resources: limited(&worker_amounts(request)), ..container(request, "worker", Vec::new()) }
+}
+
+fn worker_amounts(request: &Request) -> [(&'static str, Option<String>); 3] {
+    let gpus = request.gpus.filter(|gpus| *gpus > 0).map(|gpus| gpus.to_string());
+    [("cpu", request.cpu.clone()), ("memory", request.memory.clone()), (NVIDIA_GPU, gpus)]
 }
 
 #[cfg(test)]
@@ -369,7 +431,15 @@ mod tests {
         assert_eq!(limits[NVIDIA_GPU].0, "2");
         assert_eq!(limits["memory"].0, "16Gi");
         assert_eq!(job.metadata.labels.unwrap()[LABEL_QUEUE], "q");
-        assert_eq!(job.spec.run_policy, None);
+    }
+
+    #[test]
+    fn a_failure_is_not_repeated_and_an_ended_job_holds_nothing_unless_asked_for() {
+        let policy = |request: &Request| build(request).unwrap().spec.run_policy.unwrap();
+        let plain = policy(&request());
+        assert_eq!((plain.clean_pod_policy.as_deref(), plain.backoff_limit), (Some("Running"), Some(0)));
+        let asked = policy(&Request { clean_pod_policy: Some("None".into()), retries: Some(6), ..request() });
+        assert_eq!((asked.clean_pod_policy.as_deref(), asked.backoff_limit), (Some("None"), Some(6)));
     }
 
     #[test]
@@ -381,11 +451,26 @@ mod tests {
             memory: Some("16m".into()),
             slots: Some(0),
             env: vec![("1A".into(), String::new())],
+            image: String::new(),
+            volumes: vec![("data".into(), "data".into())],
             ..request()
         };
         let Err(Error::Invalid { faults }) = build(&bad) else { panic!("it has faults") };
         let flags: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(flags, ["command", "workers", "slots", "cpu", "memory", "env"]);
+        assert_eq!(flags, ["image", "command", "workers", "slots", "cpu", "memory", "env", "volumes"]);
+    }
+
+    #[test]
+    fn a_variable_that_is_asked_for_replaces_the_one_of_the_same_name() {
+        let root = ("OMPI_ALLOW_RUN_AS_ROOT".to_owned(), "0".to_owned());
+        let job = build(&Request { env: vec![root], ..request() }).unwrap();
+        let launcher = &job.spec.mpi_replica_specs[LAUNCHER].template.spec.as_ref().unwrap().containers[0];
+        let env: Vec<_> =
+            launcher.env.iter().flatten().map(|v| (v.name.as_str(), v.value.as_deref())).collect();
+        assert_eq!(
+            env,
+            [("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", Some("1")), ("OMPI_ALLOW_RUN_AS_ROOT", Some("0"))]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
+use api::{MPIJobSpec, MPIJobStatus, Phase};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
@@ -15,6 +15,8 @@ use semantics::local_nodes::ANNOTATION_NODE_MODE;
 use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
+use crate::last_lines::{MOST_LINES, last_lines};
+use crate::part::{role, worker_index};
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, list};
 
@@ -26,7 +28,7 @@ const PAGES_OF_OBJECT: usize = 2;
 /// The number of event lists requested concurrently.
 const AT_ONCE: usize = 8;
 /// The maximum number of events kept after grouping, the newest.
-const MAX_EVENTS: usize = 20;
+const MAX_EVENTS: usize = 10;
 /// With more pods than this, pods in the same state are grouped.
 const MAX_PODS: usize = 24;
 
@@ -47,6 +49,8 @@ pub struct Description {
     pub events: Vec<Alike<EventView>>,
     /// The number of earlier events.
     pub earlier_events: usize,
+    /// The last lines of the rank or the Launcher that failed or hangs, the oldest first.
+    pub last_lines: Vec<String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -56,9 +60,9 @@ pub struct Description {
 pub struct PodView {
     /// The pod's name.
     pub name: String,
-    /// `launcher` or `worker`.
+    /// `launcher`, `worker`, or the name of another replicated job of a TrainJob.
     pub role: String,
-    /// The number at the end of a Worker's name.
+    /// The number of a Worker.
     pub index: Option<i32>,
     /// kubectl's STATUS: `Running`, `Completed`, `Init:0/1`, `Unschedulable`, …
     pub state: String,
@@ -66,6 +70,8 @@ pub struct PodView {
     pub waits_for: Option<String>,
     /// Whether it is ready.
     pub ready: bool,
+    /// The GPUs that it requests, of any vendor.
+    pub gpus: u64,
     /// Its node.
     pub node: Option<String>,
     /// How the embedded cluster isolates it: `rootless`, `root`, `plain`; `None` on other clusters.
@@ -124,19 +130,41 @@ pub async fn describe(
     name: &str,
 ) -> Result<Description, Error> {
     let object = list::get(client, kind, namespace, name).await?;
-    let (pods, events) = pods_and_events(client, &object).await;
-    let mut unread = Vec::new();
-    let pods = pods.unwrap_or_else(|error| {
-        unread.push(format!("pods: {error}"));
-        Vec::new()
-    });
-    let events = events.unwrap_or_else(|error| {
-        unread.push(format!("events: {error}"));
-        Vec::new()
-    });
-    let mut found = assemble(object, &pods, &events, unread);
-    list::fill_in_nodes(client, std::slice::from_mut(&mut found.row)).await;
+    let children = Children::read(client, &object).await;
+    let mut found = described(client, object, &children).await;
+    if found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running {
+        found.last_lines = last_lines(client, &found.object, &children.pods, MOST_LINES).await;
+    }
     Ok(found)
+}
+
+/// What was read of a job's pods and events.
+pub(crate) struct Children {
+    /// Its pods.
+    pub(crate) pods: Vec<Pod>,
+    /// Events that include those of the job and its pods.
+    pub(crate) events: Vec<Event>,
+    /// What could not be read, and why.
+    unread: Vec<String>,
+}
+
+impl Children {
+    /// Reads them. What the caller may not read is noted.
+    pub(crate) async fn read(client: &Client, job: &DynamicObject) -> Self {
+        let (pods, events) = pods_and_events(client, job).await;
+        let mut unread = Vec::new();
+        unread.extend(pods.as_ref().err().map(|error| format!("pods: {error}")));
+        unread.extend(events.as_ref().err().map(|error| format!("events: {error}")));
+        Self { pods: pods.unwrap_or_default(), events: events.unwrap_or_default(), unread }
+    }
+}
+
+/// Describes a job from what was read, without the last lines of its output.
+pub(crate) async fn described(client: &Client, object: DynamicObject, children: &Children) -> Description {
+    let Children { pods, events, unread } = children;
+    let mut found = assemble(object, pods, events, unread.clone());
+    list::fill_in_nodes(client, std::slice::from_mut(&mut found.row)).await;
+    found
 }
 
 /// Assembles the description of what was read. Pure.
@@ -161,6 +189,7 @@ pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: V
         status: view::status(&object),
         pods: views,
         events: kept,
+        last_lines: Vec::new(),
         earlier_events: told.iter().map(|event| event.others + 1).sum(),
         unread,
         object,
@@ -232,7 +261,7 @@ fn objects_of(job: &DynamicObject, pods: &[Pod]) -> Vec<(&'static str, String)> 
         names.extend(workers.filter(|worker| !there.contains(worker)).take(MOST_PODS));
     }
     let pods = names.into_iter().take(MOST_PODS).map(|name| ("Pod", name));
-    let launcher = (kind == Kind::MpiJob).then(|| ("Job", plan::launcher_name(&name)));
+    let launcher = kind.launcher(&name).map(|launcher| ("Job", launcher));
     [(kind.name(), name.clone())].into_iter().chain(launcher).chain(pods).collect()
 }
 
@@ -247,13 +276,18 @@ pub fn concerns(event: &Event, job: &DynamicObject) -> bool {
         _ => true,
     };
     let rest = name.strip_prefix(job_name);
+    // A failed job's Launcher is stopped by suspending its Job, which says nothing about the job itself.
+    let is_detail = about.kind.as_deref() == Some("Job")
+        && event.reason.as_deref() == Some("Suspended")
+        && !Kind::of(job).suspended(job);
     in_time
+        && !is_detail
         && match about.kind.as_deref() {
             Some(kind) if kind == Kind::of(job).name() => {
                 name == job_name && (about.uid.is_none() || about.uid == job.metadata.uid)
             }
             Some("Pod") => rest.is_some_and(|rest| Kind::of(job).makes_pod(rest)),
-            Some("Job") => rest == Some("-launcher"),
+            Some("Job") => rest.is_some_and(|rest| Kind::of(job).makes_job(rest)),
             _ => false,
         }
 }
@@ -268,6 +302,12 @@ fn event_time(event: &Event) -> Option<Timestamp> {
     series.or(last).or(micro).or(created)
 }
 
+/// A reason or a message without the slash or the colon that MPI Operator puts before a part which is then empty:
+/// `BackoffLimitExceeded/`, `Job has reached the specified backoff limit: `.
+pub fn without_empty_part(text: Option<&str>) -> &str {
+    text.unwrap_or_default().trim().trim_end_matches(['/', ':'])
+}
+
 /// Converts an event into the form shown to people.
 pub fn event_view(event: &Event) -> EventView {
     let about = &event.involved_object;
@@ -276,35 +316,32 @@ pub fn event_view(event: &Event) -> EventView {
     EventView {
         at: event_time(event),
         kind: event.type_.clone().unwrap_or_else(|| "Normal".to_owned()),
-        reason: event.reason.clone().unwrap_or_default(),
+        reason: without_empty_part(event.reason.as_deref()).to_owned(),
         object: format!("{kind}/{}", about.name.as_deref().unwrap_or("")),
-        message: event.message.clone().unwrap_or_default().trim().to_owned(),
+        message: without_empty_part(event.message.as_deref()).to_owned(),
         count: series.or(event.count).unwrap_or(1),
     }
 }
 
 /// Converts a pod into the form shown to people.
 pub fn pod_view(pod: &Pod) -> PodView {
-    let labels: BTreeSet<(&str, &str)> = pod.labels().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let role = labels.iter().find(|(key, _)| *key == LABEL_JOB_ROLE).map_or("", |(_, role)| *role).to_owned();
-    let name = pod.name_any();
-    let index = (role == "worker").then(|| name.rsplit('-').next()?.parse().ok()).flatten();
     let statuses = container_statuses(pod);
     let ended = statuses.first().and_then(|status| status.state.as_ref()?.terminated.as_ref());
     let summary = summary(pod);
     let restarts = i32::try_from(summary.restarts).unwrap_or(i32::MAX);
     PodView {
-        role,
-        index,
+        name: pod.name_any(),
+        role: role(pod.labels()).to_owned(),
+        index: worker_index(pod),
         state: state_word(pod, summary.status),
         waits_for: waits_for(pod),
         ready: is_ready(pod),
+        gpus: pod.spec.as_ref().map_or(0, plan::gpus_of),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         mode: pod.annotations().get(ANNOTATION_NODE_MODE).cloned(),
         restarts,
         exit_code: ended.map(|ended| ended.exit_code),
         created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-        name,
     }
 }
 
@@ -347,6 +384,7 @@ fn wait_of(pod: &Pod) -> Option<Wait<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::LABEL_JOB_ROLE;
     use serde_json::json;
 
     fn pod(status: serde_json::Value, node: Option<&str>) -> Pod {
@@ -355,6 +393,17 @@ mod tests {
             "spec": {"nodeName": node, "containers": [], "initContainers": [{"name": "w"}]}, "status": status,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn an_empty_part_of_upstreams_words_is_not_shown() {
+        let event = json!({"metadata": {}, "involvedObject": {"kind": "MPIJob", "name": "pi"},
+            "reason": "BackoffLimitExceeded/", "message": "Job has reached the specified backoff limit: "});
+        let view = event_view(&serde_json::from_value(event).unwrap());
+        assert_eq!(
+            (view.reason.as_str(), view.message.as_str()),
+            ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        );
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub async fn exec(
 }
 
 /// The newest running pod of that role and index.
-async fn pod(
+pub(crate) async fn pod(
     client: &Client,
     kind: Kind,
     namespace: &str,

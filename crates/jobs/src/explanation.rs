@@ -2,14 +2,18 @@
 //!
 //! The input is a client and a name, the output `plan`'s [`Explanation`], which every interface shows unchanged. Pods,
 //! events and GPUs are read if the caller may; what may not be read is missing from the evidence. Of a job's logs,
-//! only the Launcher's last line is read, however many Workers there are.
+//! only the end of one pod's is read, however many Workers there are.
 
+use api::MPIJob;
 use diagnosis::Gpus;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, LogParams};
 use kube::{Client, ResourceExt};
-use plan::{Explanation, Situation, Told, kept};
+use plan::{Explanation, QueuePlace, Situation, Stage, Step, Told, kept};
 
+use crate::describe::Children;
+use crate::last_lines::{MOST_LINES, last_lines};
+use crate::part::is_launcher;
 use crate::{Error, Kind, describe, list, queue, view};
 
 /// Explains the state of a job.
@@ -23,24 +27,54 @@ pub async fn explain_job(
     name: &str,
 ) -> Result<Explanation, Error> {
     let object = list::get(client, kind, namespace, name).await?;
-    let ((pods, events), place) =
-        futures::join!(describe::pods_and_events(client, &object), queue::place(client, namespace, &object));
-    let (pods, events) = (pods.unwrap_or_default(), events.unwrap_or_default());
-    let told = told(&object, &events);
-    let gpus = if is_short_of_gpus(&pods) { count_gpus(client, &pods).await } else { None };
-    let has_printed = has_printed(client, namespace, &pods).await;
-    let job = view::in_our_words(&object);
-    let place = place.as_ref();
-    let pods: Vec<kept::Pod> = pods.into_iter().map(kept::Pod::from).collect();
-    Ok(plan::explain(&Situation {
+    let (children, place) =
+        futures::join!(Children::read(client, &object), queue::place(client, namespace, &object));
+    let has_printed = has_printed(client, namespace, &children.pods).await;
+    let (mut found, _) = explained(client, &object, &children, place.as_ref(), has_printed).await;
+    if matches!(found.state, Stage::Failed | Stage::Stalled | Stage::Retrying) {
+        found.last_lines = last_lines(client, &object, &children.pods, MOST_LINES).await;
+    }
+    Ok(found)
+}
+
+/// Explains the state of a job from what was read, without the last lines of its output; returns its steps too.
+/// `has_printed` says whether the Launcher has printed anything, if known.
+pub(crate) async fn explained(
+    client: &Client,
+    object: &DynamicObject,
+    children: &Children,
+    place: Option<&QueuePlace>,
+    has_printed: Option<bool>,
+) -> (Explanation, Vec<Step>) {
+    let job = view::in_our_words(object);
+    let pods: Vec<kept::Pod> = children.pods.iter().cloned().map(kept::Pod::from).collect();
+    let situation = Situation {
         job: &job,
-        kind: kind.name(),
+        kind: Kind::of(object).name(),
         pods: &pods,
-        events: &told,
-        gpus,
+        events: &told(object, &children.events),
+        gpus: gpus(client, &job, &children.pods).await,
         has_printed,
         place,
-    }))
+    };
+    let explanation = plan::explain(&situation);
+    let steps = plan::steps(&situation, &explanation);
+    (explanation, steps)
+}
+
+/// The GPUs that the job lacks: as its operator counted them, or else counted here, if the caller may.
+async fn gpus(client: &Client, job: &MPIJob, pods: &[Pod]) -> Option<Gpus> {
+    if !is_short_of_gpus(pods) {
+        return None;
+    }
+    let waiting = job.status.as_ref().and_then(|status| status.waiting.as_ref());
+    match waiting.and_then(|waiting| waiting.gpus) {
+        Some(api::GpuCounts { requested, available }) => Some(Gpus {
+            requested: u64::try_from(requested).ok()?,
+            available: u64::try_from(available).ok()?,
+        }),
+        None => count_gpus(client, pods).await,
+    }
 }
 
 /// The events that concern the job, oldest first.
@@ -73,9 +107,7 @@ async fn count_gpus(client: &Client, pods: &[Pod]) -> Option<Gpus> {
 
 /// Whether the Launcher has printed anything; `None` if it does not run or its log may not be read.
 async fn has_printed(client: &Client, namespace: &str, pods: &[Pod]) -> Option<bool> {
-    let launcher = pods.iter().filter(|pod| {
-        pod.labels().get(api::LABEL_JOB_ROLE).is_some_and(|role| role == "launcher") && describe::started(pod)
-    });
+    let launcher = pods.iter().filter(|pod| is_launcher(pod) && describe::started(pod));
     let launcher = launcher.max_by_key(|pod| pod.creation_timestamp())?;
     let container = launcher.spec.as_ref()?.containers.first()?.name.clone();
     let last = LogParams { container: Some(container), tail_lines: Some(1), ..LogParams::default() };

@@ -27,8 +27,13 @@ const SERVERS_OWN: [&str; 11] = [
     "generateName",
 ];
 /// Annotations that refer to this very object and would be wrong on another.
-const OF_THIS_OBJECT: [&str; 2] =
-    ["kubectl.kubernetes.io/last-applied-configuration", api::ANNOTATION_ATTEMPT];
+const OF_THIS_OBJECT: [&str; 5] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    api::ANNOTATION_ATTEMPT,
+    api::ANNOTATION_CANCEL,
+    api::ANNOTATION_CREATION,
+    api::ANNOTATION_REQUEST,
+];
 
 /// Returns the manifest: kind, version, name, namespace, labels, annotations and spec, in that order.
 pub fn manifest(object: &DynamicObject) -> Value {
@@ -77,11 +82,13 @@ mod tests {
 
     #[test]
     fn only_what_the_user_wrote_is_exported() {
+        let annotations: Map<String, Value> =
+            OF_THIS_OBJECT.iter().map(|name| ((*name).to_owned(), json!("{}"))).collect();
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
             "metadata": {"name": "pi", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1,
                 "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"a": "b"},
-                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+                "annotations": annotations,
                 "managedFields": [{"manager": "odh"}]},
             "spec": {"mpiReplicaSpecs": {"Worker": {"template": {"metadata": {"creationTimestamp": null}}}}},
             "status": {"phase": "Failed"}}))

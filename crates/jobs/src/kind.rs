@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The label that names a job's Kueue queue.
 pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
 /// The label that JobSet puts on its pods, and so on a TrainJob's.
-const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
+pub const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// The replicated job of a runtime whose pods are a TrainJob's nodes.
 pub(crate) const TRAINER_JOB: &str = "node";
@@ -163,6 +163,27 @@ impl Kind {
             Kind::TfJob => &["-chief-", "-master-", "-ps-", "-worker-", "-evaluator-"],
         };
         parts.iter().any(|part| rest.starts_with(part))
+    }
+
+    /// Whether a Kubernetes Job whose name continues the job's name with `rest` can belong to a job of this kind. A TrainJob
+    /// has one for each of its runtime's jobs.
+    pub(crate) fn makes_job(self, rest: &str) -> bool {
+        match self {
+            Kind::TrainJob => {
+                let numbered = rest.strip_suffix(|c: char| c.is_ascii_digit()).is_some();
+                numbered && self.makes_pod(rest)
+            }
+            _ => rest == "-launcher",
+        }
+    }
+
+    /// The name of the Kubernetes Job of a job's Launcher; `None` if the kind has none.
+    pub(crate) fn launcher(self, job: &str) -> Option<String> {
+        match self {
+            Kind::MpiJob => Some(plan::launcher_name(job)),
+            Kind::TrainJob => Some(plan::trainjob::job_name(job, "launcher", 0)),
+            Kind::PyTorchJob | Kind::TfJob => None,
+        }
     }
 
     /// A JSON pointer to the field that suspends a job.

@@ -1,12 +1,13 @@
 //! Reads jobs as raw objects: one by name, or all of one or all namespaces.
 
 use futures::future::join_all;
-use kube::api::{DynamicObject, ListParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use paging::{MOST_PAGES, PAGE};
 
 use crate::view::{self, Row};
-use crate::{Attempt, Class, Error, Kind, manifest, runtime};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, manifest, runtime};
 
 /// Which jobs to list.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,27 @@ pub async fn rows_of(client: &Client, jobs: &[DynamicObject]) -> Vec<Row> {
     let mut rows: Vec<Row> = jobs.iter().map(view::row).collect();
     fill_in_nodes(client, &mut rows).await;
     rows
+}
+
+/// Returns the names of the namespaces that the cluster lets the caller list: all of them, or on OpenShift those of the
+/// caller's projects; `None` if it lets the caller list none.
+pub async fn namespaces(client: &Client) -> Option<Vec<String>> {
+    let project = ApiResource {
+        group: "project.openshift.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "project.openshift.io/v1".to_owned(),
+        kind: "Project".to_owned(),
+        plural: "projects".to_owned(),
+    };
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<Namespace>(&()));
+    for api in [all, Api::all_with(client.clone(), &project)] {
+        let mut names = Vec::new();
+        let keep = |found: Vec<DynamicObject>| names.extend(found.iter().map(ResourceExt::name_any));
+        if paging::each(&api, ListParams::default(), MOST_PAGES, keep).await.is_ok_and(|whole| whole) {
+            return Some(names);
+        }
+    }
+    None
 }
 
 /// Fills in the node counts from the TrainJobs' runtimes; if a runtime may not be read, the default stays.
@@ -136,6 +158,27 @@ async fn list_kind<T>(
     };
     paging::each(&api, selected, MOST_PAGES, keep).await.map_err(|error| Error::from_kube(error, attempt))?;
     Ok(found)
+}
+
+/// Checks that a namespace exists, where the caller may know: no job in it and no such namespace look alike.
+///
+/// # Errors
+/// [`Error::Refused`] if there is no such namespace.
+pub async fn check_namespace(client: &Client, namespace: &str) -> Result<(), Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match namespaces.get_metadata_opt(namespace).await {
+        Ok(None) => Err(Error::Refused {
+            class: Class::NotFound,
+            reason: "NotFound".to_owned(),
+            message: format!("namespace \"{namespace}\" does not exist"),
+            advice: Some(
+                Advice::from("choose another, or create it")
+                    .with(Action::CreateNamespace { namespace: namespace.to_owned() }),
+            ),
+            faults: Vec::new(),
+        }),
+        Ok(Some(_)) | Err(_) => Ok(()),
+    }
 }
 
 /// Returns one job.

@@ -13,7 +13,9 @@
 
 mod fold;
 mod follow;
+pub mod kept;
 pub mod level;
+mod line;
 mod merge;
 mod read;
 mod resume;
@@ -26,14 +28,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use crate::last_lines::recorded;
 use crate::{Action, Advice, Error, JobRef, Kind, describe, list, view};
 
 use fold::Fold;
 pub use fold::{WINDOW, ranges};
+use kept::{Archive, Kept};
 pub use level::Level;
 
 /// The maximum number of pods read at once, each over its own connection.
@@ -81,6 +86,10 @@ pub struct Choice {
     pub tail: Option<i64>,
     /// Whether to read the container's previous run.
     pub previous: bool,
+    /// An earlier attempt of the job: the end of its Launcher's output is in its record. The current attempt if not given.
+    pub attempt: Option<u32>,
+    /// Whether to include the lines that the launch agents in the Workers write themselves.
+    pub agents: bool,
     /// The filter for these lines.
     pub wanted: sieve::Wanted,
 }
@@ -191,11 +200,25 @@ struct Source {
     job: String,
     choice: Choice,
     openings: Semaphore,
+    /// Where the lines of pods that are gone are kept, if anywhere.
+    archive: Option<Arc<dyn Archive>>,
 }
 
 impl Source {
     fn job_ref(&self) -> JobRef {
         self.kind.job(&self.namespace, &self.job)
+    }
+
+    /// Returns what is kept of these targets. The archive says nothing of attempts; an earlier one has a record.
+    async fn kept(&self, targets: impl IntoIterator<Item = Target>) -> Vec<Kept> {
+        let parts: BTreeSet<String> = targets.into_iter().map(Target::part).collect();
+        match &self.archive {
+            Some(archive) if self.choice.attempt.is_none() && !parts.is_empty() => {
+                // Without the archive, what is there can be read all the same.
+                archive.of(&parts).await.unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -209,6 +232,37 @@ pub async fn logs(
     namespace: &str,
     job: &str,
     choice: Choice,
+) -> Result<Logs, Error> {
+    logs_with(client, (kind, namespace, job), choice, None).await
+}
+
+/// Reads only lines that were kept, of a job that is gone.
+#[must_use]
+pub fn kept_logs(choice: &Choice, kept: Vec<Kept>) -> Logs {
+    let fold = choice.fold.then(Fold::default);
+    let mut readers = JoinSet::new();
+    let (arrive, arrivals) = mpsc::channel(kept.len().max(1));
+    let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
+    for kept in kept {
+        let (to, from) = read::lane();
+        let _ = arrive.try_send(from);
+        readers.spawn(read::replay(kept, choice.clone(), to));
+    }
+    drop(arrive);
+    readers.spawn(merge::merge(arrivals, sender, None));
+    Logs { batches, items: VecDeque::new(), evidence: BTreeSet::new(), fold, _readers: readers }
+}
+
+/// As [`logs`], with an archive of the lines of pods that are gone: it is read in place of those pods, also of pods that
+/// are removed while this begins to read them.
+///
+/// # Errors
+/// As [`logs`].
+pub async fn logs_with(
+    client: &Client,
+    (kind, namespace, job): (Kind, &str, &str),
+    choice: Choice,
+    archive: Option<Arc<dyn Archive>>,
 ) -> Result<Logs, Error> {
     let object = list::get(client, kind, namespace, job).await?;
     let workers = view::row(&object).workers.of;
@@ -245,16 +299,33 @@ pub async fn logs(
         job: job.to_owned(),
         choice,
         openings: Semaphore::new(OPENINGS),
+        archive,
     });
     let fold = source.choice.fold.then(Fold::default);
     let mut readers = JoinSet::new();
-    let (arrive, arrivals) = mpsc::channel(MAX_PODS);
+    let (arrive, arrivals) = mpsc::channel(MAX_PODS + 1);
     let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
     let patience = source.choice.follow.then_some(merge::PATIENCE);
     if source.choice.follow {
         readers.spawn(follow::follow(source, targets, arrive));
     } else {
         let pods = describe::pods(client, kind, namespace, job).await?;
+        let gone: Vec<Target> =
+            targets.iter().copied().filter(|target| newest(*target, &pods).is_none()).collect();
+        let kept = source.kept(gone).await;
+        targets.retain(|target| !kept.iter().any(|kept| kept.part == target.part()));
+        for kept in kept {
+            let (to, from) = read::lane();
+            let _ = arrive.try_send(from);
+            readers.spawn(read::replay(kept, source.choice.clone(), to));
+        }
+        if let Some(record) = record(client, &object, &source.choice, &targets, &pods).await? {
+            let (to, from) = read::lane();
+            let _ = arrive.try_send(from);
+            readers.spawn(read::Reader::of_record(source.clone(), &record.name, to).written(record.text));
+            readers.spawn(merge::merge(arrivals, sender, patience));
+            return Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers });
+        }
         let ready = match ready(&targets, &pods, &source.job_ref())? {
             (ready, notes) if notes.is_empty() => ready,
             (ready, notes) => {
@@ -272,6 +343,43 @@ pub async fn logs(
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
     Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers })
+}
+
+/// The end of an attempt's output, kept in its record.
+struct Record {
+    name: String,
+    text: String,
+}
+
+/// Returns the record to read instead of a pod: that of an earlier attempt, or of a Launcher whose pods are gone.
+///
+/// # Errors
+/// If an earlier attempt was asked for and has no record.
+async fn record(
+    client: &Client,
+    job: &DynamicObject,
+    choice: &Choice,
+    targets: &[Target],
+    pods: &[Pod],
+) -> Result<Option<Record>, Error> {
+    let current = plan::attempt_of(&job.metadata);
+    let attempt = choice.attempt.unwrap_or(current);
+    let is_earlier = attempt != current;
+    let is_gone = targets == [Target::Launcher] && newest(Target::Launcher, pods).is_none();
+    if !is_earlier && !is_gone {
+        return Ok(None);
+    }
+    let name = plan::record_name(&job.name_any(), attempt);
+    match recorded(client, job, attempt).await {
+        Some(text) => Ok(Some(Record { name, text })),
+        None if !is_earlier => Ok(None),
+        None => Err(Error::NoPod {
+            what: format!("there is no output of attempt {attempt}"),
+            advice: Advice::from(format!("this is attempt {current}; see which failed")).with(
+                Action::Describe(Kind::of(job).job(&job.namespace().unwrap_or_default(), &job.name_any())),
+            ),
+        }),
+    }
 }
 
 /// Returns the pods that have something to read, and notes about the others.
@@ -332,6 +440,14 @@ impl Target {
             ("launcher", _) => Some(Target::Launcher),
             ("worker", Some(index)) => Some(Target::Worker(index)),
             _ => None,
+        }
+    }
+
+    /// The part of the job that it is: `launcher` or `worker-3`.
+    fn part(self) -> String {
+        match self {
+            Target::Launcher => "launcher".to_owned(),
+            Target::Worker(index) => format!("worker-{index}"),
         }
     }
 

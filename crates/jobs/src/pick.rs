@@ -12,6 +12,7 @@ mod pages;
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use api::Phase;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
@@ -19,7 +20,7 @@ use jiff::tz::TimeZone;
 use crate::Kind;
 use crate::view::{self, Row};
 
-pub use fields::Fields;
+pub use fields::{FIELDS, Fields};
 pub use labels::Labels;
 pub use pages::{Cursor, MAX_CURSOR_BYTES, MAX_PAGE, Page};
 
@@ -169,9 +170,38 @@ impl Pick {
 
 fn is_in_state(row: &Row, word: &str) -> bool {
     let word = word.trim();
+    let because = [&row.phase_reason, &row.cause].into_iter().flatten();
     word.eq_ignore_ascii_case(view::phase_name(row.phase))
-        || row.phase_reason.as_deref().is_some_and(|reason| word.eq_ignore_ascii_case(reason))
-        || (row.deleting && word.eq_ignore_ascii_case("Deleting"))
+        || because.into_iter().any(|reason| word.eq_ignore_ascii_case(reason))
+        || (row.deleting && word.eq_ignore_ascii_case(DELETING))
+}
+
+/// The state of a job that is being deleted.
+const DELETING: &str = "Deleting";
+
+/// Returns the words for states that this version knows: phases, and the reasons for them.
+pub fn known_states() -> Vec<&'static str> {
+    let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed].map(view::phase_name);
+    let reasons = [
+        DELETING,
+        api::PHASE_REASON_QUEUED,
+        api::PHASE_REASON_SUSPENDED,
+        api::PHASE_REASON_INITIALIZING,
+        api::PHASE_REASON_RESTARTING,
+        api::PHASE_REASON_RETRYING,
+        api::CONDITION_STALLED,
+        api::REASON_VALIDATION,
+    ];
+    let causes = diagnosis::Cause::ALL.iter().map(|cause| cause.word());
+    phases.into_iter().chain(reasons).chain(causes).collect()
+}
+
+/// Whether a word is a state that a job can be in: one that is known, or that one of these jobs is in by the words of its
+/// own operator.
+pub fn is_state(word: &str, rows: &[Row]) -> bool {
+    let word = word.trim();
+    known_states().iter().any(|known| known.eq_ignore_ascii_case(word))
+        || rows.iter().any(|row| is_in_state(row, word))
 }
 
 fn mentions(row: &Row, text: &str) -> bool {

@@ -5,6 +5,7 @@
 //! code, and what the job would wait for as [`plan::Finding`]s. Everything is read concurrently, within a time limit.
 //! What the caller may not read, or what takes too long, is not judged; the server decides in any case.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::{ANNOTATION_MAX_CONCURRENT_JOBS, MPIJob};
@@ -14,7 +15,8 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, PersistentVolumeClaim, ResourceQuota};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use plan::{Estimate, Finding, Room, Weight};
@@ -88,7 +90,9 @@ pub async fn preflight(
             // A label that no controller reads does not hold back the job.
             labels.remove(LABEL_QUEUE);
         }
-        let found = plan::precheck(&judged, namespace, &room, Timestamp::now());
+        let mut found = plan::precheck(&judged, namespace, &room, Timestamp::now());
+        let references = tokio::time::timeout(patience, missing_references(client, namespace, job)).await;
+        found.extend(references.unwrap_or_default());
         if let Some(refused) = found.iter().find(|finding| finding.weight == Weight::Refused) {
             return Err(refusal(refused));
         }
@@ -100,6 +104,27 @@ pub async fn preflight(
         room.jobs.push(counted);
     }
     Ok(waits)
+}
+
+/// Checks that no job of this name exists.
+///
+/// # Errors
+/// [`Error::Refused`] with class `Conflict` if one does.
+pub async fn free_name(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
+    let taken =
+        !name.is_empty() && matches!(kind.api(client, namespace).get_metadata_opt(name).await, Ok(Some(_)));
+    if !taken {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        class: Class::Conflict,
+        reason: "AlreadyExists".to_owned(),
+        message: format!("{} \"{name}\" already exists in namespace \"{namespace}\"", kind.name()),
+        advice: Some(
+            Advice::from("choose another name, or delete it").with(Action::Delete(kind.job(namespace, name))),
+        ),
+        faults: Vec::new(),
+    })
 }
 
 /// Reads what [`availability`](crate::availability::availability) judges a job by, in at most `patience`. What the caller may
@@ -131,7 +156,8 @@ pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> S
     Snapshot { room, local_queues, cluster_queues: all(cluster), workloads: all(workloads) }
 }
 
-fn refusal(finding: &Finding) -> Error {
+/// Returns the error for a finding that refuses a job.
+pub fn refusal(finding: &Finding) -> Error {
     Error::Refused {
         class: if finding.reason == Cause::QuotaExceeded { Class::Quota } else { Class::Invalid },
         reason: finding.reason.word().to_owned(),
@@ -272,6 +298,51 @@ async fn jobs(client: &Client, namespace: &str) -> Vec<DynamicObject> {
         Err(_) => list::list(client, &of(Some(namespace))).await,
     };
     found.unwrap_or_default()
+}
+
+/// What the job's pods refer to and could not be created, or would wait for, without: priority classes and volume claims.
+/// What may not be read counts as existing.
+async fn missing_references(client: &Client, namespace: &str, job: &MPIJob) -> Vec<Finding> {
+    let replicas = job.spec.mpi_replica_specs.values();
+    let pods: Vec<_> = replicas.filter_map(|replica| replica.template.spec.as_ref()).collect();
+    let classes = pods.iter().filter_map(|pod| pod.priority_class_name.clone());
+    let classes: BTreeSet<String> = classes.filter(|name| !name.is_empty()).collect();
+    let volumes = pods.iter().flat_map(|pod| pod.volumes.iter().flatten());
+    let claims =
+        volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()));
+    let claims: BTreeSet<String> = claims.collect();
+    let mut found = Vec::new();
+    let known: Api<PriorityClass> = Api::all(client.clone());
+    for name in classes {
+        if matches!(known.get_opt(&name).await, Ok(None)) {
+            found.push(Finding {
+                weight: Weight::Refused,
+                reason: Cause::MissingReference,
+                wait: None,
+                message: format!(
+                    "the priority class \"{name}\" does not exist, so the job's pods would be refused"
+                ),
+                advice:
+                    "use an existing priority class, or none; an administrator of the cluster can create one"
+                        .into(),
+            });
+        }
+    }
+    let known: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    for name in claims {
+        if matches!(known.get_opt(&name).await, Ok(None)) {
+            found.push(Finding {
+                weight: Weight::Waits,
+                reason: Cause::MissingReference,
+                wait: None,
+                message: format!(
+                    "the volume claim \"{name}\" does not exist in namespace \"{namespace}\": the job's pods would wait for it"
+                ),
+                advice: "create it, or correct its name".into(),
+            });
+        }
+    }
+    found
 }
 
 /// Reads the queue that the job names, with a finding about it; `None` if the job names none, or the queue may not be

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 
-use api::{Failure, LABEL_JOB_ROLE, Phase};
-use diagnosis::no_node_can_take;
+use api::{Failure, Phase};
+use diagnosis::{Cause, no_node_can_take};
 use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DynamicObject};
@@ -15,6 +15,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 
 use crate::describe::{self, EventView};
+use crate::part::is_launcher;
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, list};
 
@@ -132,6 +133,9 @@ fn tell_waiting(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress
 }
 
 fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
+    if row.phase == Phase::Running {
+        return seen.job.as_ref().and_then(|job| hindered(job, row));
+    }
     if row.phase != Phase::Pending {
         return None;
     }
@@ -146,6 +150,20 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
     let why = stuck.first()?;
     let detail = no_node_can_take(&format!("{} of {} pods", stuck.len(), seen.pods.len()), why);
     Some(("Unschedulable".to_owned(), detail))
+}
+
+/// What keeps a running job from going on: its Launcher is to be started again, or it is stalled. Where to correct it is
+/// part of the text.
+fn hindered(job: &DynamicObject, row: &Row) -> Option<(String, String)> {
+    let status = view::status(job);
+    let reason = row.cause.clone()?;
+    if let Some(waiting) = status.waiting.filter(|_| status.phase_reason.is_some()) {
+        return Some((row.state(), waiting.message));
+    }
+    let stalled =
+        status.conditions.into_iter().find(|condition| condition.type_ == api::CONDITION_STALLED)?;
+    let advice = Cause::of_word(&reason).map(|cause| format!(". {}", cause.texts().suggestion));
+    Some((reason, format!("{}{}", stalled.message?, advice.unwrap_or_default())))
 }
 
 fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
@@ -177,10 +195,6 @@ fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) 
     }
 }
 
-fn is_launcher(pod: &Pod) -> bool {
-    pod.labels().get(LABEL_JOB_ROLE).is_some_and(|role| role == "launcher")
-}
-
 /// Returns how a finished job ended.
 pub fn outcome(job: &DynamicObject) -> Outcome {
     let row = view::row(job);
@@ -198,11 +212,22 @@ pub fn outcome(job: &DynamicObject) -> Outcome {
     }))
 }
 
+/// Reasons of warnings about pods that have not started.
+const OF_A_START: [&str; 5] =
+    ["FailedScheduling", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "Failed"];
+
 fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
     let job = seen.job.as_ref()?;
     let view = describe::event_view(event);
     let key = (view.object.clone(), view.reason.clone(), view.message.clone());
+    // The job's own status reports these with more.
+    let told_by_status = [api::CONDITION_STALLED, api::PHASE_REASON_RETRYING].contains(&view.reason.as_str());
+    // What kept a pod from starting is history once it has started.
+    let pod = view.object.strip_prefix("pod/").and_then(|name| seen.pods.get(name));
+    let is_over = pod.is_some_and(describe::started) && OF_A_START.contains(&view.reason.as_str());
     let new = view.kind == "Warning"
+        && !told_by_status
+        && !is_over
         && describe::concerns(event, job)
         && told.warnings.len() < MAX_WARNINGS
         && told.warnings.insert(key);
@@ -424,6 +449,7 @@ fn take_in_pod(pods: &mut BTreeMap<String, Pod>, event: watcher::Event<Pod>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::LABEL_JOB_ROLE;
     use serde_json::json;
 
     fn job(status: serde_json::Value) -> DynamicObject {

@@ -17,7 +17,6 @@ use plan::{Action, Advice, Estimate, Finding, QueuePlace, Weight};
 use serde_json::Value;
 
 use crate::kind::LABEL_QUEUE;
-use crate::view::Row;
 
 /// The versions of Kueue's API, newest first.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -98,13 +97,7 @@ fn apis(
     plural: &'static str,
 ) -> impl Iterator<Item = Api<DynamicObject>> {
     VERSIONS.into_iter().map(move |version| {
-        let resource = ApiResource {
-            group: "kueue.x-k8s.io".to_owned(),
-            version: version.to_owned(),
-            api_version: format!("kueue.x-k8s.io/{version}"),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
+        let resource = resource(version, kind, plural);
         match namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
             None => Api::all_with(client.clone(), &resource),
@@ -134,24 +127,47 @@ fn place_among(job: &DynamicObject, workloads: &[DynamicObject]) -> Option<Queue
     })
 }
 
-/// Fills in the positions of waiting jobs, from the Workloads of all namespaces that the rows belong to.
-pub fn fill_in_positions<'r>(rows: impl IntoIterator<Item = &'r mut Row>, workloads: &[DynamicObject]) {
+/// Returns the positions of the jobs that wait, from 1, by the jobs' UIDs: each in its namespace's queue.
+pub fn positions<'w>(workloads: impl IntoIterator<Item = &'w DynamicObject>) -> HashMap<String, usize> {
     let mut queues: BTreeMap<(Option<String>, Option<&str>), Vec<&DynamicObject>> = BTreeMap::new();
-    for workload in workloads.iter().filter(|workload| waits(workload)) {
+    for workload in workloads.into_iter().filter(|workload| waits(workload)) {
         queues.entry((workload.namespace(), name_of(workload))).or_default().push(workload);
     }
-    let mut positions: HashMap<&str, usize> = HashMap::new();
+    let mut positions = HashMap::new();
     for waiting in queues.values_mut() {
         waiting.sort_by_cached_key(|workload| order(workload));
         for (index, workload) in waiting.iter().enumerate() {
             let owners = workload.owner_references().iter();
-            positions.extend(owners.map(|owner| (owner.uid.as_str(), index + 1)));
+            positions.extend(owners.map(|owner| (owner.uid.clone(), index + 1)));
         }
     }
-    for row in rows {
-        if let Some(queue) = &mut row.queue {
-            queue.position = positions.get(row.uid.as_str()).copied();
+    positions
+}
+
+/// Returns Workloads as the cluster serves them, newest version first; `None` if it has no Kueue.
+///
+/// # Errors
+/// The server's refusal.
+pub async fn served_workloads(client: &Client) -> Result<Option<ApiResource>, kube::Error> {
+    for version in VERSIONS {
+        let resource = resource(version, "Workload", "workloads");
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        match api.list_metadata(&ListParams::default().limit(1)).await {
+            Ok(_) => return Ok(Some(resource)),
+            Err(error) if is_unserved(&error) => {}
+            Err(error) => return Err(error),
         }
+    }
+    Ok(None)
+}
+
+fn resource(version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: "kueue.x-k8s.io".to_owned(),
+        version: version.to_owned(),
+        api_version: format!("kueue.x-k8s.io/{version}"),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
     }
 }
 
@@ -244,16 +260,10 @@ mod tests {
         assert_eq!(position("late"), Some((Some(3), 3)));
         assert_eq!(position("runs"), Some((None, 3)));
         assert_eq!(position("unknown"), None);
-        let row_of = |name: &str| {
-            let mut job = job(name);
-            job.metadata.labels = Some(BTreeMap::from([(LABEL_QUEUE.to_owned(), "gpus".to_owned())]));
-            crate::view::row(&job)
-        };
+        let found = positions(&all);
         let names = ["urgent", "early", "late", "runs", "elsewhere"];
-        let mut rows: Vec<Row> = names.into_iter().map(row_of).collect();
-        fill_in_positions(&mut rows, &all);
-        let positions = rows.iter().map(|row| row.queue.as_ref().and_then(|queue| queue.position));
-        assert_eq!(positions.collect::<Vec<_>>(), [Some(1), Some(2), Some(3), None, Some(1)]);
+        let places = names.map(|name| found.get(&format!("uid-{name}")).copied());
+        assert_eq!(places, [Some(1), Some(2), Some(3), None, Some(1)]);
         assert_eq!(place_among(&job("late"), &all).unwrap().why.as_deref(), Some("insufficient quota"));
     }
 }

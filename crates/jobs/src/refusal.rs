@@ -7,6 +7,12 @@ use kube::core::Status;
 
 use crate::{Action, Advice, Class, Error, Fault, Kind};
 
+/// The reason of an error for a write that an admission webhook did not answer about. Nothing was written: the same
+/// request may be sent again.
+pub const ADMISSION_UNAVAILABLE: &str = "AdmissionUnavailable";
+/// How the API server says so.
+const WEBHOOK_FAILED: &str = "failed calling webhook";
+
 /// What was attempted when the server refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
@@ -63,7 +69,19 @@ fn from_status(status: &Status, attempt: Attempt<'_>) -> Error {
             Some("the server receives too many requests; try again shortly".into()),
         ),
         (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
+        (500, _) if status.message.contains(WEBHOOK_FAILED) => admission_unavailable(status),
         _ => refused(Class::Error, status, None),
+    }
+}
+
+/// A webhook that the cluster asks about each write did not answer, so nothing was written.
+fn admission_unavailable(status: &Status) -> Error {
+    Error::Refused {
+        class: Class::Error,
+        reason: ADMISSION_UNAVAILABLE.to_owned(),
+        message: format!("the cluster could not check the request: {}", status.message),
+        advice: Some("try again in a moment; if it lasts, ask an administrator about this webhook".into()),
+        faults: Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::delete::{self, Manner};
 use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
-use crate::{Action, Advice, Attempt, Class, Error, Fault, Kind, export, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Fault, Kind, export, list, manifest, view};
 
 /// Annotation of a job that repeats another: the first job's name.
 pub const ANNOTATION_RETRY_OF: &str = "training.opendatahub.io/retry-of";
@@ -36,6 +36,8 @@ pub struct Rerun {
     pub settings: Vec<Setting>,
     /// Make the server validate the job without creating it.
     pub dry_run: bool,
+    /// The id of the request that this is for, which the new job has as an annotation.
+    pub request: Option<String>,
 }
 
 /// Creates a job that repeats an ended one.
@@ -70,7 +72,8 @@ pub async fn retry(
         (None, None) => free_name(client, kind, namespace, &first, "retry").await?,
     };
     let origin = (new_name != name).then_some((ANNOTATION_RETRY_OF, first.as_str()));
-    let manifest = renamed(export::manifest(&old), &new_name, origin);
+    let mut manifest = renamed(export::manifest(&old), &new_name, origin);
+    note_request(&mut manifest, rerun);
     let manifest = changed(manifest, kind, rerun.patch.as_ref(), &rerun.settings)?;
     checked(kind, &manifest)?;
     if let (Some(manner), false) = (rerun.replace, rerun.dry_run) {
@@ -95,7 +98,8 @@ pub async fn clone(
         Some(name) => name.clone(),
         None => free_name(client, kind, namespace, name, "clone").await?,
     };
-    let manifest = renamed(export::manifest(&old), &new_name, Some((ANNOTATION_CLONED_FROM, name)));
+    let mut manifest = renamed(export::manifest(&old), &new_name, Some((ANNOTATION_CLONED_FROM, name)));
+    note_request(&mut manifest, rerun);
     let manifest = changed(manifest, kind, rerun.patch.as_ref(), &rerun.settings)?;
     checked(kind, &manifest)?;
     create(client, kind, namespace, &manifest, rerun.dry_run).await
@@ -134,6 +138,22 @@ pub fn changed(
     }
 }
 
+/// How a job came from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It repeats the other.
+    Retry,
+    /// It was copied from the other.
+    Clone,
+}
+
+/// Returns the name of the job that a job repeats or was copied from, if it came from another.
+pub fn origin(job: &DynamicObject) -> Option<(How, &str)> {
+    let annotation = |name: &str| job.annotations().get(name).map(String::as_str);
+    let retry = annotation(ANNOTATION_RETRY_OF).map(|name| (How::Retry, name));
+    retry.or_else(|| annotation(ANNOTATION_CLONED_FROM).map(|name| (How::Clone, name)))
+}
+
 /// Returns the job's family: the first job and all that repeat it, oldest first.
 ///
 /// # Errors
@@ -156,11 +176,18 @@ pub async fn family(
 }
 
 /// Checks jobs of our kind by our rules; for other kinds, only the server knows the rules.
-pub(crate) fn checked(kind: Kind, manifest: &Value) -> Result<(), Error> {
+pub(crate) fn checked(kind: Kind, written: &Value) -> Result<(), Error> {
     if kind != Kind::MpiJob {
         return Ok(());
     }
-    let job = serde_json::from_value(manifest.clone()).map_err(|error| Error::Invalid {
+    // By the schema too: an unknown field would be dropped without a word.
+    let documents = manifest::read(written.to_string().as_bytes(), "")?;
+    let unplaced = |fault: Fault| Fault { position: None, source: String::new(), ..fault };
+    let faults: Vec<Fault> = documents.iter().flat_map(manifest::check_fields).map(unplaced).collect();
+    if !faults.is_empty() {
+        return Err(Error::Invalid { faults });
+    }
+    let job = serde_json::from_value(written.clone()).map_err(|error| Error::Invalid {
         faults: vec![Fault {
             source: String::new(),
             position: None,
@@ -183,6 +210,12 @@ pub(crate) fn renamed(mut manifest: Value, name: &str, origin: Option<(&str, &st
         annotate(&mut manifest, annotation, from);
     }
     manifest
+}
+
+fn note_request(manifest: &mut Value, rerun: &Rerun) {
+    if let Some(request) = &rerun.request {
+        annotate(manifest, api::ANNOTATION_REQUEST, request);
+    }
 }
 
 fn annotate(manifest: &mut Value, name: &str, value: &str) {

@@ -5,18 +5,21 @@
 
 use std::collections::BTreeMap;
 
+use api::{ClusterTrainingRuntime, TrainingRuntime};
 use futures::StreamExt;
 use futures::stream;
-use kube::Client;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use crate::Kind;
+use crate::{Attempt, Error, Kind};
 
 /// The number of runtimes read concurrently, and the maximum per list; a cluster has only a few.
 const AT_ONCE: usize = 8;
 const MOST_RUNTIMES: usize = 64;
+/// The maximum number of names read of each kind.
+const MOST_NAMES: u32 = 250;
 
 /// A TrainJob's runtime.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +50,26 @@ pub(crate) async fn node_counts(client: &Client, mut wanted: Vec<RuntimeRef>) ->
         Some((runtime, nodes))
     });
     stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(futures::future::ready).collect().await
+}
+
+/// Returns the runtimes that a job of this namespace can use, as they are written on a command line: those of the cluster by
+/// name, those of the namespace as `trainingruntime/NAME`.
+///
+/// # Errors
+/// The server's refusal to list.
+pub async fn names(client: &Client, namespace: &str) -> Result<Vec<String>, Error> {
+    let of_cluster: Api<ClusterTrainingRuntime> = Api::all(client.clone());
+    let of_namespace: Api<TrainingRuntime> = Api::namespaced(client.clone(), namespace);
+    let at_most = ListParams::default().limit(MOST_NAMES);
+    let (of_cluster, of_namespace) =
+        futures::join!(of_cluster.list_metadata(&at_most), of_namespace.list_metadata(&at_most));
+    let refused = |what: &'static str| {
+        move |error: kube::Error| Error::from_kube(error, Attempt { verb: "list", what, name: "", namespace })
+    };
+    let of_cluster = of_cluster.map_err(refused("ClusterTrainingRuntimes"))?.items;
+    let of_namespace = of_namespace.map_err(refused("TrainingRuntimes"))?.items;
+    let local = of_namespace.iter().map(|runtime| format!("trainingruntime/{}", runtime.name_any()));
+    Ok(of_cluster.iter().map(ResourceExt::name_any).chain(local).collect())
 }
 
 async fn node_count(client: &Client, runtime: &RuntimeRef) -> Option<i32> {

@@ -83,7 +83,10 @@ fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(
             at["image"] = value.into();
             Ok(())
         }),
-        "workers" => of_role(manifest, kind, "worker", "replicas", value),
+        "workers" => {
+            whole(what, value)?;
+            of_role(manifest, kind, "worker", "replicas", value)
+        }
         "slots" if kind == Kind::MpiJob => raw(manifest, "spec.slotsPerWorker", value),
         "mpi" if kind == Kind::MpiJob => put(manifest, "spec.mpiImplementation", value.into()),
         "queue" => {
@@ -104,6 +107,10 @@ fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(
         "retries" if kind != Kind::TrainJob => put(manifest, "spec.runPolicy.backoffLimit", number()?),
         "deadline" if kind == Kind::TrainJob => put(manifest, "spec.activeDeadlineSeconds", number()?),
         "deadline" => put(manifest, "spec.runPolicy.activeDeadlineSeconds", number()?),
+        _ if OF_A_ROLE.contains(&what) => Err((
+            format!("\"{what}\" is a field of a role"),
+            format!("write worker.{what} or launcher.{what}"),
+        )),
         _ => Err(unknown(what, &OF_A_JOB)),
     }
 }

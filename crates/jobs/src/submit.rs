@@ -4,7 +4,7 @@
 //! The input is bytes or an `MPIJob`, the output the created objects as the server returned them. `check` makes no
 //! requests; `create` makes one request per job.
 
-use api::{MPIJob, MPIJobSpec};
+use api::{MPIJob, MPIJobSpec, TrainJob};
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
@@ -87,7 +87,18 @@ pub fn check(job: MPIJob) -> Result<Draft, Error> {
     Ok(Draft { kind: Kind::MpiJob, object, job })
 }
 
-fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
+/// Makes a draft of a TrainJob that was built rather than written; the server checks it against its runtime.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn train_draft(job: &TrainJob) -> Result<Draft, Error> {
+    let object = serde_json::to_value(job).map_err(|error| Error::Client(error.to_string()))?;
+    let metadata = job.metadata.clone();
+    let job = MPIJob { metadata, spec: MPIJobSpec::default(), status: None };
+    Ok(Draft { kind: Kind::TrainJob, object, job })
+}
+
+pub(crate) fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
     let mut faults = manifest::check_fields(document);
     if let Some(kind) = Kind::named(document.kind()).filter(|kind| *kind != Kind::MpiJob) {
         return if faults.is_empty() { draft_of(kind, document) } else { Err(faults) };

@@ -68,6 +68,9 @@ pub struct JobUse {
     pub pods: Vec<PodUse>,
 }
 
+/// The labels that name a pod's job: an MPIJob's and the Training Operator's, and a TrainJob's.
+const LABELS: [&str; 2] = [api::LABEL_JOB_NAME, crate::LABEL_JOB_SET];
+
 /// Returns the pods of training jobs with their usage.
 ///
 /// # Errors
@@ -113,16 +116,28 @@ async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Er
         None => Api::all(client.clone()),
     };
     let attempt = Attempt { verb: "list", what: "pods", name: "", namespace: namespace.unwrap_or("") };
-    let of_jobs = ListParams::default().labels(api::LABEL_JOB_NAME);
     let mut found = Vec::new();
-    paging::each(&api, of_jobs, MOST_PAGES, |pods| found.extend(pods))
-        .await
-        .map_err(|error| Error::from_kube(error, attempt))?;
+    for label in LABELS {
+        paging::each(&api, ListParams::default().labels(label), MOST_PAGES, |pods| found.extend(pods))
+            .await
+            .map_err(|error| Error::from_kube(error, attempt))?;
+    }
     Ok(found)
+}
+
+/// The job that a pod's labels name.
+fn job_of(labels: &BTreeMap<String, String>) -> Option<&String> {
+    LABELS.iter().find_map(|label| labels.get(*label))
 }
 
 /// CPU cores and bytes by namespace and name of the pod; empty without metrics.
 async fn measured(client: &Client, namespace: Option<&str>) -> BTreeMap<(String, String), (f64, u64)> {
+    let api = metrics(client, namespace);
+    let items = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+    items.iter().map(|item| ((item.namespace().unwrap_or_default(), item.name_any()), sum(item))).collect()
+}
+
+fn metrics(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     let resource = ApiResource {
         group: "metrics.k8s.io".to_owned(),
         version: "v1beta1".to_owned(),
@@ -130,12 +145,55 @@ async fn measured(client: &Client, namespace: Option<&str>) -> BTreeMap<(String,
         kind: "PodMetrics".to_owned(),
         plural: "pods".to_owned(),
     };
-    let api: Api<DynamicObject> = match namespace {
+    match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
-    };
-    let items = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-    items.iter().map(|item| ((item.namespace().unwrap_or_default(), item.name_any()), sum(item))).collect()
+    }
+}
+
+/// What a pod of a job uses now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Its namespace.
+    pub namespace: String,
+    /// The job that its label names.
+    pub job: String,
+    /// Its name.
+    pub name: String,
+    /// `launcher` or `worker`.
+    pub role: String,
+    /// CPU, in thousandths of a core.
+    pub cpu_millis: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+}
+
+/// Returns what the pods of all jobs use now.
+///
+/// # Errors
+/// The server's refusal, also if the cluster has no metrics API.
+pub async fn measure(client: &Client) -> Result<Vec<Measured>, Error> {
+    let attempt = Attempt { verb: "list", what: "pods.metrics.k8s.io", name: "", namespace: "" };
+    let mut found = Vec::new();
+    for label in LABELS {
+        let listed = metrics(client, None).list(&ListParams::default().labels(label)).await;
+        let listed = listed.map_err(|error| Error::from_kube(error, attempt))?;
+        found.extend(listed.items.iter().filter_map(measurement));
+    }
+    Ok(found)
+}
+
+fn measurement(metrics: &DynamicObject) -> Option<Measured> {
+    let (cpu, bytes) = sum(metrics);
+    let fitting = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
+    Some(Measured {
+        namespace: metrics.namespace()?,
+        job: job_of(metrics.labels())?.clone(),
+        role: crate::part::role(metrics.labels()).to_owned(),
+        name: metrics.name_any(),
+        cpu_millis: fitting(whole(cpu * 1000.0)),
+        memory_mib: fitting(bytes >> 20),
+    })
 }
 
 fn sum(metrics: &DynamicObject) -> (f64, u64) {
@@ -173,7 +231,7 @@ fn pod_use(pod: &Pod, measured: Option<(f64, u64)>) -> PodUse {
     let memory = limit(containers, |name| name == "memory");
     PodUse {
         namespace: pod.namespace().unwrap_or_default(),
-        job: pod.labels().get(api::LABEL_JOB_NAME).cloned().unwrap_or_default(),
+        job: job_of(pod.labels()).cloned().unwrap_or_default(),
         name: view.name,
         role: view.role,
         state: view.state,

@@ -4,6 +4,7 @@
 //! uses the same terms, whichever operator reconciles the job. Pure.
 
 mod reported;
+mod told_failure;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -54,7 +55,7 @@ pub struct Row {
     /// The reason for the phase, one CamelCase word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_reason: Option<String>,
-    /// Why the job failed, or what keeps it from starting, one CamelCase word.
+    /// Why the job failed, what keeps it from starting, or why it hangs or is tried again, one CamelCase word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// The number of its Workers in each state.
@@ -93,6 +94,26 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns the phase with what is most worth knowing about it: `Pending (ImagePull)`, `Running (Stalled)`,
+    /// `Retrying (OutOfMemory)`.
+    pub fn state(&self) -> String {
+        let (reason, cause) = (self.phase_reason.as_deref(), self.cause.as_deref());
+        let name = phase_name(self.phase);
+        let telling = match (self.phase, reason) {
+            (Phase::Succeeded, _) => None,
+            (Phase::Running, Some(api::PHASE_REASON_RETRYING)) => {
+                return cause.map_or_else(|| "Retrying".to_owned(), |cause| format!("Retrying ({cause})"));
+            }
+            (Phase::Failed, Some(reason)) if reason == diagnosis::Cause::Cancelled.word() => {
+                return reason.to_owned();
+            }
+            (Phase::Pending, None | Some(api::PHASE_REASON_INITIALIZING)) => cause.or(reason),
+            (Phase::Running, _) => cause,
+            (Phase::Pending | Phase::Failed, reason) => reason,
+        };
+        telling.map_or_else(|| name.to_owned(), |telling| format!("{name} ({telling})"))
+    }
+
     /// Whether the job has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -161,8 +182,20 @@ fn cause(phase: Phase, phase_reason: Option<&str>, status: &MPIJobStatus) -> Opt
             status.failure.as_ref().map(|failure| failure.reason.as_str()).or(phase_reason).map(str::to_owned)
         }
         Phase::Pending => status.waiting.as_ref().map(|waiting| waiting.reason.clone()),
-        Phase::Running | Phase::Succeeded => None,
+        Phase::Running if phase_reason == Some(api::PHASE_REASON_RETRYING) => {
+            status.waiting.as_ref().map(|waiting| waiting.reason.clone())
+        }
+        Phase::Running => stalled(status),
+        Phase::Succeeded => None,
     }
+}
+
+/// Why a running job is stalled: a cause, or `Stalled` if nothing is known but its silence.
+fn stalled(status: &MPIJobStatus) -> Option<String> {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_STALLED)?;
+    let reason = condition.reason.clone().filter(|_| condition.status == "True")?;
+    let known = diagnosis::Cause::of_word(&reason).filter(|cause| *cause != diagnosis::Cause::SilentHang);
+    Some(known.map_or(api::CONDITION_STALLED, diagnosis::Cause::word).to_owned())
 }
 
 /// The user who created a job, as recorded by our service or by the dashboard. The API server itself records only the
@@ -180,13 +213,14 @@ pub fn spec(object: &DynamicObject) -> MPIJobSpec {
     object.data.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok()).unwrap_or_default()
 }
 
-/// Returns the job's status; empty if it has none or it cannot be parsed.
+/// Returns the job's status, that of a TrainJob with its failure; empty if it has none or it cannot be parsed.
 pub fn status(object: &DynamicObject) -> MPIJobStatus {
-    object
-        .data
-        .get("status")
-        .and_then(|status| serde_json::from_value(status.clone()).ok())
-        .unwrap_or_default()
+    let status = object.data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok());
+    let mut status: MPIJobStatus = status.unwrap_or_default();
+    if Kind::of(object) == Kind::TrainJob && status.failure.is_none() {
+        status.failure = told_failure::of(&status);
+    }
+    status
 }
 
 /// Returns the job as our operator would report it, whatever its kind and operator: with a phase derived from its
@@ -237,10 +271,20 @@ fn finished(status: &MPIJobStatus) -> Option<Timestamp> {
     })
 }
 
-/// Returns a job's phase and reason, from `status.phase` or else from the conditions that its own operator sets.
+/// Returns a job's phase and reason, from `status.phase` or else from the conditions that its own operator sets. A job
+/// that was just suspended or resumed has the phase that follows from it, even before its operator has seen the change.
 pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phase, Option<String>) {
     if let Some(phase) = status.phase {
-        return (phase, status.phase_reason.clone());
+        let reason = status.phase_reason.as_deref();
+        let is_held = matches!(reason, Some(api::PHASE_REASON_SUSPENDED | api::PHASE_REASON_QUEUED));
+        let has_ended = matches!(phase, Phase::Succeeded | Phase::Failed);
+        return match kind.suspended(object) {
+            suspended if has_ended || suspended == is_held || !is_outdated(object, status) => {
+                (phase, status.phase_reason.clone())
+            }
+            true => (Phase::Pending, Some(api::PHASE_REASON_SUSPENDED.to_owned())),
+            false => (Phase::Pending, None),
+        };
     }
     let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
     // A TrainJob has Complete where the others have Succeeded, and no condition for running.
@@ -248,7 +292,8 @@ pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phas
         return (Phase::Succeeded, condition.reason.clone());
     }
     if let Some(condition) = holds("Failed") {
-        return (Phase::Failed, condition.reason.clone());
+        let cause = status.failure.as_ref().map(|failure| failure.reason.clone());
+        return (Phase::Failed, cause.or_else(|| condition.reason.clone()));
     }
     if holds("Suspended").is_some() || kind.suspended(object) {
         return (Phase::Pending, Some("Suspended".to_owned()));
@@ -261,6 +306,17 @@ pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phas
     }
     // Until an operator has reported something, the reason is unknown.
     (Phase::Pending, (!status.conditions.is_empty()).then(|| "Initializing".to_owned()))
+}
+
+/// Whether the spec has changed since the operator last reported.
+fn is_outdated(object: &DynamicObject, status: &MPIJobStatus) -> bool {
+    let generations = (object.metadata.generation, status.observed_generation);
+    matches!(generations, (Some(generation), Some(observed)) if observed < generation)
+}
+
+/// Returns who can remove a cause, given by its word: the author of the job, unless the cause says otherwise.
+pub fn actor(cause: &str) -> diagnosis::Actor {
+    diagnosis::Cause::of_word(cause).map_or(diagnosis::Actor::User, diagnosis::Cause::actor)
 }
 
 /// Returns the phase's name.
@@ -310,6 +366,35 @@ mod tests {
     }
 
     #[test]
+    fn a_state_names_what_is_most_worth_knowing() {
+        let condition = |reason: &str| json!([{"type": "Stalled", "status": "True", "reason": reason}]);
+        let table = [
+            (json!({"phase": "Pending", "phaseReason": "Initializing"}), "Pending (Initializing)"),
+            (
+                json!({"phase": "Pending", "phaseReason": "Initializing", "waiting": {"reason": "ImagePull", "message": ""}}),
+                "Pending (ImagePull)",
+            ),
+            (json!({"phase": "Pending", "phaseReason": "Suspended"}), "Pending (Suspended)"),
+            (json!({"phase": "Running"}), "Running"),
+            (json!({"phase": "Running", "conditions": condition("NoOutput")}), "Running (Stalled)"),
+            (
+                json!({"phase": "Running", "conditions": condition("PythonException")}),
+                "Running (PythonException)",
+            ),
+            (
+                json!({"phase": "Running", "phaseReason": "Retrying", "waiting": {"reason": "OutOfMemory", "message": ""}}),
+                "Retrying (OutOfMemory)",
+            ),
+            (json!({"phase": "Failed", "phaseReason": "WorkerLost"}), "Failed (WorkerLost)"),
+            (json!({"phase": "Succeeded"}), "Succeeded"),
+            (json!({"phase": "Failed", "phaseReason": "Cancelled"}), "Cancelled"),
+        ];
+        for (status, state) in table {
+            assert_eq!(row(&object(status.clone())).state(), state, "{status}");
+        }
+    }
+
+    #[test]
     fn upstreams_conditions_give_the_same_words() {
         let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason});
         let created = condition("Created", "True", "MPIJobCreated");
@@ -346,6 +431,25 @@ mod tests {
             let row = row(&object(status.clone()));
             assert_eq!((row.phase, row.phase_reason.as_deref()), (phase, reason), "{status}");
         }
+    }
+
+    #[test]
+    fn a_job_just_suspended_or_resumed_is_shown_so_before_its_operator_has_seen_it() {
+        let shown = |suspend: bool, observed: i64, status: serde_json::Value| {
+            let mut job = object(status);
+            job.metadata.generation = Some(2);
+            job.data["spec"]["runPolicy"]["suspend"] = suspend.into();
+            job.data["status"]["observedGeneration"] = observed.into();
+            row(&job).state()
+        };
+        let (running, held) =
+            (json!({"phase": "Running"}), json!({"phase": "Pending", "phaseReason": "Suspended"}));
+        assert_eq!(shown(true, 1, running.clone()), "Pending (Suspended)");
+        assert_eq!(shown(true, 2, running.clone()), "Running", "the operator has seen it, and is at work");
+        assert_eq!(shown(false, 1, held.clone()), "Pending");
+        assert_eq!(shown(false, 1, running), "Running");
+        assert_eq!(shown(true, 1, held), "Pending (Suspended)");
+        assert_eq!(shown(true, 1, json!({"phase": "Succeeded"})), "Succeeded");
     }
 
     #[test]

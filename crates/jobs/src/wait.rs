@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use diagnosis::Cause;
 use kube::Client;
 use kube::api::DynamicObject;
 
@@ -20,8 +21,9 @@ pub struct Ended {
 impl Ended {
     /// Returns the class that determines the exit code; `None` for success.
     pub fn class(&self) -> Option<Class> {
-        match self.outcome {
+        match &self.outcome {
             Outcome::Succeeded => None,
+            Outcome::Failed(failure) if failure.reason == Cause::Cancelled.word() => Some(Class::Cancelled),
             Outcome::Failed(_) => Some(Class::JobFailed),
             Outcome::Deleted => Some(Class::Cancelled),
         }

@@ -1,6 +1,7 @@
 //! A request as Python code for the SDK, `openshift_ai.training`.
 //!
-//! The arguments of `MPIJobSpec` have the names of the fields of a [`Request`].
+//! The arguments are those that `MPIJobSpec`, `WorkerSpec` and `LauncherSpec` of the SDK have; most have the names of the
+//! fields of a [`Request`]. A test of the SDK runs a program with every one of them.
 
 use std::fmt::Write;
 
@@ -28,36 +29,60 @@ pub fn python(request: &Request) -> String {
     put("image", Some(request.image.as_str().into()));
     put("command", Some(json!(request.command)));
     put("in_launcher", request.in_launcher.then(|| true.into()));
+    put("workdir", request.workdir.as_deref().map(Value::from));
     put("slots", request.slots.map(Value::from));
     let mpi = (request.mpi != Mpi::OpenMpi).then(|| request.mpi.name().into());
     put("mpi", mpi);
     put("env", map(&mut request.env.iter().map(|(name, value)| (name, value))));
-    put("volumes", map(&mut request.volumes.iter().map(|(claim, path)| (claim, path))));
     put("labels", map(&mut request.labels.iter()));
     put("annotations", map(&mut request.annotations.iter()));
     put("queue", request.queue.as_deref().map(Value::from));
     put("priority", request.priority.as_deref().map(Value::from));
+    put("ttl_seconds", request.ttl_seconds.map(Value::from));
     put("clean_pod_policy", request.clean_pod_policy.as_deref().map(Value::from));
     put("deadline_seconds", request.deadline_seconds.map(Value::from));
     put("retries", request.retries.map(Value::from));
     put("suspend", request.suspend.then(|| true.into()));
+    let mut classes = vec!["MPIJobClient", "MPIJobSpec", "WorkerSpec"];
+    if !request.volumes.is_empty() {
+        classes.push("ClaimVolume");
+        let _ = writeln!(arguments, "    volumes=[{}],", volumes(request));
+    }
+    let replicas = format!("replicas={}", request.workers);
+    let worker = [Some(replicas), resources(request.cpu.as_deref(), request.memory.as_deref(), request.gpus)];
+    let worker = worker.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let _ = writeln!(arguments, "    worker_spec=WorkerSpec({worker}),");
+    if let Some(resources) =
+        resources(request.launcher_cpu.as_deref(), request.launcher_memory.as_deref(), None)
+    {
+        classes.push("LauncherSpec");
+        let _ = writeln!(arguments, "    launcher_spec=LauncherSpec({resources}),");
+    }
+    classes.sort_unstable();
     format!(
-        "from openshift_ai.training import MPIJobClient, MPIJobSpec, WorkerSpec\n\nclient = MPIJobClient()\njob = client.create_mpijob(MPIJobSpec(\n{arguments}    worker_spec=WorkerSpec({}),\n))\n",
-        worker(request)
+        "from openshift_ai.training import {}\n\nclient = MPIJobClient()\njob = client.create_mpijob(MPIJobSpec(\n{arguments}))\n",
+        classes.join(", ")
     )
 }
 
-fn worker(request: &Request) -> String {
-    let mut limits = Map::new();
-    let mut put =
-        |name: &str, value: Option<Value>| limits.extend(value.map(|value| (name.to_owned(), value)));
-    put("cpu", request.cpu.as_deref().map(Value::from));
-    put("memory", request.memory.as_deref().map(Value::from));
-    put(NVIDIA_GPU, request.gpus.filter(|gpus| *gpus > 0).map(Value::from));
-    match limits.is_empty() {
-        true => format!("replicas={}", request.workers),
-        false => format!("replicas={}, resources={}", request.workers, literal(&json!({ "limits": limits }))),
-    }
+/// The volumes in their order; a claim may be mounted more than once, so they are no map.
+fn volumes(request: &Request) -> String {
+    let volume = |(claim, path): &(String, String)| {
+        format!("ClaimVolume(claim={}, path={})", Value::from(claim.as_str()), Value::from(path.as_str()))
+    };
+    request.volumes.iter().map(volume).collect::<Vec<_>>().join(", ")
+}
+
+/// The limits of a pod as an argument, if it has any.
+fn resources(cpu: Option<&str>, memory: Option<&str>, gpus: Option<u32>) -> Option<String> {
+    let amounts = [
+        ("cpu", cpu.map(Value::from)),
+        ("memory", memory.map(Value::from)),
+        (NVIDIA_GPU, gpus.filter(|gpus| *gpus > 0).map(Value::from)),
+    ];
+    let limits: Map<String, Value> =
+        amounts.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect();
+    (!limits.is_empty()).then(|| format!("resources={}", literal(&json!({ "limits": limits }))))
 }
 
 /// A value as a Python literal.
@@ -97,12 +122,15 @@ mod tests {
             gpus: Some(2),
             memory: Some("16Gi".to_owned()),
             env: vec![("LR".to_owned(), "0.1".to_owned())],
+            volumes: vec![("data".to_owned(), "/data".to_owned())],
+            workdir: Some("/work".to_owned()),
+            launcher_cpu: Some("500m".to_owned()),
             suspend: true,
             ..Request::default()
         };
         assert_eq!(
             python(&request),
-            r#"from openshift_ai.training import MPIJobClient, MPIJobSpec, WorkerSpec
+            r#"from openshift_ai.training import ClaimVolume, LauncherSpec, MPIJobClient, MPIJobSpec, WorkerSpec
 
 client = MPIJobClient()
 job = client.create_mpijob(MPIJobSpec(
@@ -110,9 +138,12 @@ job = client.create_mpijob(MPIJobSpec(
     namespace="team",
     image="img",
     command=["python", "say \"hi\""],
+    workdir="/work",
     env={"LR": "0.1"},
     suspend=True,
+    volumes=[ClaimVolume(claim="data", path="/data")],
     worker_spec=WorkerSpec(replicas=4, resources={"limits": {"memory": "16Gi", "nvidia.com/gpu": 2}}),
+    launcher_spec=LauncherSpec(resources={"limits": {"cpu": "500m"}}),
 ))
 "#
         );

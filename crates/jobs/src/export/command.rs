@@ -19,6 +19,7 @@ pub fn command(request: &Request) -> Vec<String> {
     put("--namespace", request.namespace.clone());
     put("--workers", Some(request.workers.to_string()));
     put("--image", Some(request.image.clone()));
+    put("--workdir", request.workdir.clone());
     put("--gpus", request.gpus.map(|gpus| gpus.to_string()));
     put("--cpu", request.cpu.clone());
     put("--memory", request.memory.clone());
@@ -42,6 +43,9 @@ pub fn command(request: &Request) -> Vec<String> {
     }
     put("--queue", request.queue.clone());
     put("--priority", request.priority.clone());
+    put("--launcher-cpu", request.launcher_cpu.clone());
+    put("--launcher-memory", request.launcher_memory.clone());
+    put("--ttl", request.ttl_seconds.map(|seconds| seconds.to_string()));
     put("--clean-pods", request.clean_pod_policy.clone());
     put("--deadline", request.deadline_seconds.map(|seconds| format!("{seconds}s")));
     put("--retries", request.retries.map(|retries| retries.to_string()));

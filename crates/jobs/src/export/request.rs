@@ -14,10 +14,12 @@ use serde_json::Value;
 
 use super::manifest;
 use crate::Kind;
-use crate::build::{Mpi, Request, build};
+use crate::build::{DEFAULT_CLEAN_PODS, DEFAULT_RETRIES, Mpi, Request, build};
 use crate::flat::flatten;
 use crate::kind::LABEL_QUEUE;
 
+/// The retries of a Kubernetes Job that does not set `backoffLimit`.
+const BACKOFF_LIMIT_OF_A_JOB: i32 = 6;
 /// The maximum number of fields named.
 const MAX_FIELDS: usize = 20;
 
@@ -69,7 +71,9 @@ pub fn request(object: &DynamicObject) -> Result<Request, Inexpressible> {
 
 /// All fields of a job by their paths, with every default filled in.
 fn flat(job: &MPIJob) -> BTreeMap<String, String> {
-    let value = serde_json::to_value(plan::defaulted(job)).unwrap_or_default();
+    let mut job = plan::defaulted(job);
+    job.spec.run_policy.get_or_insert_default().backoff_limit.get_or_insert(BACKOFF_LIMIT_OF_A_JOB);
+    let value = serde_json::to_value(job).unwrap_or_default();
     let mut fields = BTreeMap::new();
     for part in ["metadata", "spec"] {
         flatten(value.get(part).unwrap_or(&Value::Null), part, Kind::MpiJob, &mut fields);
@@ -84,6 +88,9 @@ fn plain(job: &MPIJob) -> Option<Request> {
     let worker = container(WORKER)?;
     let limits = worker.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let limit = |name: &str| limits.and_then(|limits| limits.get(name)).map(|amount| amount.0.clone());
+    let launcher = container(LAUNCHER)?.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let of_launcher =
+        |name: &str| launcher.and_then(|limits| limits.get(name)).map(|amount| amount.0.clone());
     let policy = job.spec.run_policy.clone().unwrap_or_default();
     let mut labels = job.metadata.labels.clone().unwrap_or_default();
     let queue = labels.remove(LABEL_QUEUE);
@@ -93,11 +100,14 @@ fn plain(job: &MPIJob) -> Option<Request> {
         workers: job.spec.mpi_replica_specs.get(WORKER)?.replicas.unwrap_or(0),
         image: worker.image.clone().unwrap_or_default(),
         command: container(LAUNCHER)?.command.clone().unwrap_or_default(),
+        workdir: worker.working_dir.clone(),
         in_launcher: false,
         slots: job.spec.slots_per_worker,
         gpus: limit(NVIDIA_GPU).and_then(|gpus| gpus.parse().ok()),
         cpu: limit("cpu"),
         memory: limit("memory"),
+        launcher_cpu: of_launcher("cpu"),
+        launcher_memory: of_launcher("memory"),
         mpi: match job.spec.mpi_implementation.as_deref() {
             Some("Intel") => Mpi::Intel,
             Some("MPICH") => Mpi::Mpich,
@@ -109,9 +119,12 @@ fn plain(job: &MPIJob) -> Option<Request> {
         annotations: job.metadata.annotations.clone().unwrap_or_default(),
         queue,
         priority: pod(WORKER)?.priority_class_name.clone(),
-        clean_pod_policy: policy.clean_pod_policy,
+        clean_pod_policy: Some(policy.clean_pod_policy.unwrap_or_else(|| "None".to_owned()))
+            .filter(|pods| pods != DEFAULT_CLEAN_PODS),
         deadline_seconds: policy.active_deadline_seconds,
-        retries: policy.backoff_limit,
+        retries: Some(policy.backoff_limit.unwrap_or(BACKOFF_LIMIT_OF_A_JOB))
+            .filter(|retries| *retries != DEFAULT_RETRIES),
+        ttl_seconds: policy.ttl_seconds_after_finished,
         suspend: policy.suspend == Some(true),
     })
 }
@@ -198,11 +211,14 @@ mod tests {
                     workers: 4,
                     image: "registry:5000/train:1".to_owned(),
                     command,
+                    workdir: flags[3].then(|| "/work".to_owned()),
                     in_launcher: flags[1],
                     slots,
                     gpus,
                     cpu: cpu.map(str::to_owned),
                     memory: memory.map(str::to_owned),
+                    launcher_cpu: cpu.filter(|_| flags[1]).map(str::to_owned),
+                    launcher_memory: memory.filter(|_| flags[2]).map(str::to_owned),
                     mpi,
                     env: own(env),
                     volumes: own(volumes),
@@ -213,6 +229,7 @@ mod tests {
                     clean_pod_policy: clean.map(str::to_owned),
                     deadline_seconds,
                     retries,
+                    ttl_seconds: retries.filter(|_| flags[3]),
                     suspend: flags[3],
                 }
             },

@@ -12,7 +12,7 @@ use kube::api::DynamicObject;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::read::{Lane, Reader, lane};
+use super::read::{self, Lane, Reader, lane};
 use super::{Batch, Item, Source, Target};
 use crate::progress;
 use crate::{describe, view};
@@ -33,6 +33,7 @@ pub(super) async fn follow(
         notes,
         arrive,
         read: BTreeSet::new(),
+        seen: BTreeSet::new(),
         said: BTreeMap::new(),
         readers: JoinSet::new(),
     };
@@ -50,7 +51,7 @@ pub(super) async fn follow(
         }
     }
     // The last observation may include a new pod.
-    if following.look(watch.pods(), watch.job(), &targets).await {
+    if following.look(watch.pods(), watch.job(), &targets).await && following.take_out(&targets).await {
         drop(following.notes);
         while following.readers.join_next().await.is_some() {}
     }
@@ -62,6 +63,8 @@ struct Following {
     arrive: mpsc::Sender<mpsc::Receiver<Batch>>,
     /// UIDs of pods that are being read or were read.
     read: BTreeSet<String>,
+    /// The targets of these pods.
+    seen: BTreeSet<Target>,
     /// The last reported reason for waiting, for each target.
     said: BTreeMap<Target, String>,
     readers: JoinSet<()>,
@@ -86,6 +89,7 @@ impl Following {
                 }
                 if describe::started(pod) || semantics::has_ended(pod) {
                     self.read.insert(uid);
+                    self.seen.insert(target);
                     self.said.remove(&target);
                     let (to, from) = lane();
                     if self.arrive.send(from).await.is_err() {
@@ -105,6 +109,19 @@ impl Following {
             waiting.push((*first, first.name(&self.source.job), reason));
         }
         self.say(waiting).await
+    }
+
+    /// Reads what is kept of targets whose pods were removed before this began; returns `false` once the consumer is gone.
+    async fn take_out(&mut self, targets: &[Target]) -> bool {
+        let unseen = targets.iter().copied().filter(|target| !self.seen.contains(target));
+        for kept in self.source.kept(unseen).await {
+            let (to, from) = lane();
+            if self.arrive.send(from).await.is_err() {
+                return false;
+            }
+            self.readers.spawn(read::replay(kept, self.source.choice.clone(), to));
+        }
+        true
     }
 
     async fn say(&mut self, waiting: Vec<(Target, String, String)>) -> bool {

@@ -3,25 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{AsyncBufRead, AsyncBufReadExt, FutureExt};
+use futures::{AsyncBufRead, AsyncBufReadExt, FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, LogParams};
 use tokio::sync::mpsc;
 
+use super::kept::Kept;
 use super::level::Levels;
+use super::line::take_line;
 use super::resume::{Resume, split};
 use super::sieve::Sieve;
 use super::tag;
-use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Item, Source};
+use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
 use crate::{Action, Advice, Attempt, Error, JobRef, describe};
 
-/// The maximum length of a line, in bytes; longer lines are cut.
-const MAX_LINE_BYTES: usize = 1024 * 1024;
 /// The maximum number of consecutive broken connections, and the pauses between attempts.
 const MAX_BREAKS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Words of an API server about a container, or a previous run of one, that a pod does not have.
+const NOT_THERE: [&str; 2] = [" is not valid for pod ", "previous terminated container "];
+/// How the launch agent's own lines begin.
+const AGENT_PREFIX: &str = "odh-launch: ";
 
 /// The channel for a reader's lines.
 pub(super) type Lane = mpsc::Sender<Batch>;
@@ -35,19 +40,57 @@ pub(super) fn lane() -> (Lane, mpsc::Receiver<Batch>) {
 pub(super) struct Reader {
     source: Arc<Source>,
     name: Arc<str>,
+    /// Which pod of the job it is, unless a record is read.
+    target: Option<Target>,
     /// The first container is the one that trains; it is read unless another one was requested.
     container: Option<String>,
     never_restarted: bool,
+    /// Whether lines of the launch agent are left out.
+    hides_agent: bool,
     resume: Resume,
+    cut: Cut,
+    lane: Lane,
+}
+
+/// What the lines of one pod pass through, wherever they come from: the ranks' tags, the levels, the filter.
+pub(super) struct Cut {
+    pod: Arc<str>,
+    choice: Choice,
     levels: Levels,
     sieve: Sieve<Item>,
-    lane: Lane,
+}
+
+impl Cut {
+    pub(super) fn new(pod: Arc<str>, choice: Choice) -> Cut {
+        Cut { pod, levels: Levels::default(), sieve: Sieve::new(choice.wanted.clone()), choice }
+    }
+
+    /// Adds a line to the batch if it is wanted, and the lines around it.
+    pub(super) fn take_in(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) {
+        let Cut { pod, choice, levels, sieve } = self;
+        // Tags that stay on the line are not part of what the rank wrote either.
+        let tagged = tag::split(text);
+        let written = tagged.map_or(text, |(_, rest)| rest);
+        let (rank, text) = match tagged {
+            Some((rank, rest)) if choice.split || choice.ranks.is_some() => (Some(rank), rest),
+            _ => (None, text),
+        };
+        if choice.ranks.as_ref().is_some_and(|wanted| !rank.is_some_and(|rank| wanted.contains(&rank))) {
+            return;
+        }
+        let level = levels.next(rank, written);
+        let (pod, also) = (pod.clone(), Vec::new());
+        let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also };
+        sieve.push(text, level, item, |item| batch.push(Ok(item)));
+    }
 }
 
 /// Why reading stops.
 enum Stop {
     /// The consumer is gone.
     ReaderGone,
+    /// The pod was removed before anything of it was read.
+    Gone(Error),
     /// An error that cannot be retried.
     Failed(Error),
 }
@@ -68,39 +111,91 @@ impl Reader {
         let first = || spec?.containers.first().map(|container| container.name.clone());
         Reader {
             name: pod.name_any().into(),
+            target: Target::of(&describe::pod_view(pod)),
             container: source.choice.container.clone().or_else(first),
             never_restarted: spec.and_then(|spec| spec.restart_policy.as_deref()) == Some("Never"),
+            // In the Launcher's output they are what a diagnosis rests on.
+            hides_agent: !source.choice.agents && describe::pod_view(pod).role == "worker",
             resume: Resume::default(),
-            levels: Levels::default(),
-            sieve: Sieve::new(source.choice.wanted.clone()),
+            cut: Cut::new(pod.name_any().into(), source.choice.clone()),
             source,
             lane,
         }
     }
 
+    /// A reader of what a record keeps, under the record's name.
+    pub(super) fn of_record(source: Arc<Source>, name: &str, lane: Lane) -> Reader {
+        Reader {
+            name: name.into(),
+            target: None,
+            container: None,
+            never_restarted: true,
+            hides_agent: false,
+            resume: Resume::default(),
+            cut: Cut::new(name.into(), source.choice.clone()),
+            source,
+            lane,
+        }
+    }
+
+    /// Passes on the lines of a text.
+    pub(super) async fn written(mut self, text: String) {
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = self.source.choice.tail.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
+        for lines in lines[lines.len().saturating_sub(tail)..].chunks(BATCH_LINES) {
+            let mut batch = Vec::new();
+            for line in lines {
+                self.take_in(line.as_bytes(), &mut batch);
+            }
+            if self.lane.send(batch).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Reads up to the current end.
     pub(super) async fn once(mut self) {
-        if let Err(Stop::Failed(error)) = self.connection(None, false).await {
-            let _ = self.lane.send(vec![Err(error)]).await;
+        match self.connection(None, false).await {
+            Ok(_) | Err(Stop::ReaderGone) => {}
+            Err(Stop::Gone(error)) => self.removed(Some(error)).await,
+            Err(Stop::Failed(error)) => self.failed(error).await,
         }
     }
 
     /// Reads until no more output can come.
     pub(super) async fn follow(mut self) {
-        if let Err(Stop::Failed(error)) = self.through_breaks().await {
-            let _ = self.lane.send(vec![Err(error)]).await;
+        match self.through_breaks().await {
+            Ok(()) | Err(Stop::ReaderGone) => {}
+            // A pod that was removed while it was followed has nothing more to say.
+            Err(Stop::Gone(_)) => self.removed(None).await,
+            Err(Stop::Failed(error)) => self.failed(error).await,
+        }
+    }
+
+    async fn failed(self, error: Error) {
+        // If the consumer is gone, nobody wants to know.
+        let _ = self.lane.send(vec![Err(error)]).await;
+    }
+
+    /// Passes on what is kept of the pod, which was removed; otherwise the error, if there is one.
+    async fn removed(self, error: Option<Error>) {
+        match (self.source.kept(self.target).await.pop(), error) {
+            (Some(kept), _) => replay(kept, self.source.choice.clone(), self.lane).await,
+            (None, Some(error)) => self.failed(error).await,
+            (None, None) => {}
         }
     }
 
     async fn through_breaks(&mut self) -> Result<(), Stop> {
-        let mut breaks = 0;
+        let (mut breaks, mut any) = (0, false);
         let mut pause = FIRST_PAUSE;
         loop {
             let from = self.resume.again();
             let broken = match self.connection(from, true).await {
                 Err(Stop::ReaderGone) => return Err(Stop::ReaderGone),
-                Err(Stop::Failed(error)) => Some(error),
+                Err(Stop::Gone(error) | Stop::Failed(error)) => Some(error),
                 Ok(lines) => {
+                    any = true;
                     if lines > 0 {
                         (breaks, pause) = (0, FIRST_PAUSE);
                     }
@@ -110,7 +205,10 @@ impl Reader {
             // A broken connection may have left unread output, even if its pod has ended since.
             let cut = matches!(broken, Some(Error::BrokenStream { .. } | Error::Unreachable { .. }));
             match self.left().await {
-                Left::Gone => return Ok(()),
+                Left::Gone => match broken {
+                    Some(error) if !any => return Err(Stop::Gone(error)),
+                    _ => return Ok(()),
+                },
                 Left::Ended if !cut => return Ok(()),
                 Left::Ended | Left::More => {}
             }
@@ -167,7 +265,7 @@ impl Reader {
         let opening = source.openings.acquire().await;
         let opened = self.api().log_stream(&self.name, &self.parameters(from, follow)).await;
         drop(opening);
-        let stream = opened.map_err(|error| Stop::Failed(refusal(error, attempt, source.job_ref())))?;
+        let stream = opened.map_err(|error| refusal(error, attempt, source.job_ref()))?;
         futures::pin_mut!(stream);
         let mut line = Vec::new();
         let mut lines = 0;
@@ -197,21 +295,10 @@ impl Reader {
         if !at.is_none_or(|at| self.resume.is_new(at)) {
             return false;
         }
-        let choice = &self.source.choice;
-        // Tags that stay on the line are not part of what the rank wrote either.
-        let tagged = tag::split(text);
-        let written = tagged.map_or(text, |(_, rest)| rest);
-        let (rank, text) = match tagged {
-            Some((rank, rest)) if choice.split || choice.ranks.is_some() => (Some(rank), rest),
-            _ => (None, text),
-        };
-        if choice.ranks.as_ref().is_some_and(|wanted| !rank.is_some_and(|rank| wanted.contains(&rank))) {
+        if self.hides_agent && text.starts_with(AGENT_PREFIX) {
             return true;
         }
-        let level = self.levels.next(rank, written);
-        let (pod, also) = (self.name.clone(), Vec::new());
-        let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also };
-        self.sieve.push(text, level, item, |item| batch.push(Ok(item)));
+        self.cut.take_in(at, text, batch);
         true
     }
 
@@ -221,13 +308,41 @@ impl Reader {
     }
 }
 
-fn refusal(error: kube::Error, attempt: Attempt<'_>, job: JobRef) -> Error {
+/// Passes kept lines through the filters of a choice.
+pub(super) async fn replay(kept: Kept, choice: Choice, lane: Lane) {
+    let Kept { part: _, pod, mut lines } = kept;
+    let mut cut = Cut::new(pod.into(), choice);
+    let mut batch = Vec::new();
+    while let Some(line) = lines.next().await {
+        match line {
+            Ok((at, text)) => cut.take_in(Some(at), &text, &mut batch),
+            Err(error) => batch.push(Err(error)),
+        }
+        if batch.len() >= BATCH_LINES && lane.send(std::mem::take(&mut batch)).await.is_err() {
+            return;
+        }
+    }
+    if !batch.is_empty() {
+        // If the consumer is gone, nobody wants the rest.
+        let _ = lane.send(batch).await;
+    }
+}
+
+fn refusal(error: kube::Error, attempt: Attempt<'_>, job: JobRef) -> Stop {
+    // What is named does not exist, though the API server calls the request bad.
+    if let kube::Error::Api(status) = &error
+        && status.code == 400
+        && NOT_THERE.iter().any(|words| status.message.contains(words))
+    {
+        let advice = Advice::from("see the pods and their containers").with(Action::Describe(job));
+        return Stop::Failed(Error::NoPod { what: status.message.clone(), advice });
+    }
     match Error::from_kube(error, attempt) {
-        Error::NotFound { name, .. } => Error::NoPod {
+        Error::NotFound { name, .. } => Stop::Gone(Error::NoPod {
             what: format!("pod {name} no longer exists"),
             advice: Advice::from("see the remaining pods").with(Action::Describe(job)),
-        },
-        other => other,
+        }),
+        other => Stop::Failed(other),
     }
 }
 
@@ -239,15 +354,9 @@ async fn read_line(stream: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
         if buffer.is_empty() {
             return Ok(!line.is_empty());
         }
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let taken = end.unwrap_or(buffer.len());
-        let room = MAX_LINE_BYTES.saturating_sub(line.len());
-        line.extend_from_slice(buffer.get(..taken.min(room)).unwrap_or_default());
-        stream.consume_unpin(taken + usize::from(end.is_some()));
-        if end.is_some() {
-            if line.last() == Some(&b'\r') {
-                line.pop();
-            }
+        let (taken, whole) = take_line(buffer, line);
+        stream.consume_unpin(taken);
+        if whole {
             return Ok(true);
         }
     }

@@ -6,7 +6,7 @@ use crate::manifest::nearest;
 use crate::view::Row;
 
 /// The fields of a row in JSON.
-const KNOWN: [&str; 19] = [
+pub const FIELDS: [&str; 19] = [
     "kind",
     "namespace",
     "name",
@@ -39,9 +39,9 @@ impl Fields {
     /// A sentence about the first unknown field.
     pub fn read(text: &str) -> Result<Fields, String> {
         let known = |name: &str| {
-            KNOWN.into_iter().find(|known| *known == name).ok_or_else(|| match nearest(name, &KNOWN) {
+            FIELDS.into_iter().find(|known| *known == name).ok_or_else(|| match nearest(name, &FIELDS) {
                 Some(meant) => format!("a job has no field \"{name}\"; did you mean \"{meant}\"?"),
-                None => format!("a job has no field \"{name}\"; the fields are: {}", KNOWN.join(", ")),
+                None => format!("a job has no field \"{name}\"; the fields are: {}", FIELDS.join(", ")),
             })
         };
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -82,7 +82,7 @@ mod tests {
     fn every_field_of_a_row_can_be_chosen() {
         let all = Fields::default().of(&row());
         let mut names: Vec<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut known = KNOWN.to_vec();
+        let mut known = FIELDS.to_vec();
         names.sort_unstable();
         known.sort_unstable();
         assert_eq!(names, known);

@@ -2,18 +2,17 @@
 //!
 //! Two protocols are read, the newer one first: `status.trainerStatus` of Kubeflow Trainer (alpha gate
 //! `TrainJobStatus`), and the annotation `trainer.opendatahub.io/trainerStatus`, a JSON text that the Open Data Hub build
-//! of Trainer writes. Values that are not what the protocols specify are left out. Pure.
+//! of Trainer writes, and our operator for jobs that ask for it. Values that are not what the protocols specify are left out. Pure.
 
 use std::collections::BTreeMap;
 
+pub use api::ANNOTATION_TRAINER_STATUS;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The annotation of the Open Data Hub build of Trainer.
-pub const ANNOTATION_TRAINER_STATUS: &str = "trainer.opendatahub.io/trainerStatus";
 /// The maximum number of metrics kept of a job.
 pub const MAX_METRICS: usize = 16;
 /// The maximum length of a metric's name or value, in characters, as in Trainer's schema.

@@ -5,16 +5,15 @@
 
 use std::fmt;
 
-use api::{LABEL_JOB_ROLE, MPIJobStatus};
+use api::MPIJobStatus;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::Serialize;
 
 use crate::Kind;
+use crate::part::role;
 
-/// JobSet's label with the name of the replicated job that a pod belongs to.
-const LABEL_REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 /// The Training Operator's label with a pod's role, in lower case.
 const LABEL_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 
@@ -92,10 +91,8 @@ fn in_states(kind: Kind, pods: &[Pod]) -> (i32, i32, i32) {
 }
 
 fn is_worker(kind: Kind, pod: &Pod) -> bool {
-    let is = |label: &str, value: &str| pod.labels().get(label).is_some_and(|found| found == value);
     match kind {
-        Kind::MpiJob => is(LABEL_JOB_ROLE, "worker"),
-        Kind::TrainJob => is(LABEL_REPLICATED_JOB, crate::kind::TRAINER_JOB),
+        Kind::MpiJob | Kind::TrainJob => role(pod.labels()) == "worker",
         // Each of their pods is a rank.
         Kind::PyTorchJob | Kind::TfJob => pod.labels().contains_key(LABEL_REPLICA_TYPE),
     }
@@ -104,6 +101,7 @@ fn is_worker(kind: Kind, pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::LABEL_JOB_ROLE;
     use serde_json::{Value, json};
 
     fn job(status: Value) -> DynamicObject {

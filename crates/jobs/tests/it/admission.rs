@@ -42,6 +42,30 @@ async fn a_quota_refuses_a_job_before_and_at_its_creation_until_another_is_delet
 }
 
 #[tokio::test]
+async fn what_a_job_refers_to_is_checked_before_it_is_created() {
+    let stage = Stage::with_mpijobs().await;
+    let mut job: MPIJob = submit::read(manifest("pi", 1).as_bytes(), "job.yaml").unwrap()[0].job.clone();
+    let change = |job: &mut MPIJob, class: Option<&str>, claim: &str| {
+        let worker = job.spec.mpi_replica_specs.get_mut(api::WORKER).unwrap();
+        let pod = worker.template.spec.as_mut().unwrap();
+        pod.priority_class_name = class.map(str::to_owned);
+        let volume = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]);
+        pod.volumes = serde_json::from_value(volume).unwrap();
+    };
+    change(&mut job, Some("nosuch"), "data");
+    let refused = preflight::preflight(&stage.client, TEAM, &[job.clone()], PATIENCE).await.unwrap_err();
+    assert_eq!((refused.class(), refused.reason()), (Class::Invalid, "MissingReference"));
+    assert!(refused.to_string().contains("the priority class \"nosuch\" does not exist"), "{refused}");
+    change(&mut job, None, "data");
+    let waits = preflight::preflight(&stage.client, TEAM, &[job.clone()], PATIENCE).await.unwrap();
+    assert!(waits[0].message.contains("the volume claim \"data\" does not exist"), "{waits:?}");
+    let claim = json!({ "metadata": { "name": "data", "namespace": TEAM }, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
+    stage.create("v1", "PersistentVolumeClaim", "persistentvolumeclaims", claim).await;
+    assert_eq!(preflight::preflight(&stage.client, TEAM, &[job], PATIENCE).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn every_action_of_a_user_without_permissions_is_refused() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 1)).await;

@@ -1,7 +1,14 @@
 //! A job while it runs and after its end: wait, logs, explain. The statuses are those that an operator writes.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream;
+use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
+use jobs::logs::kept::{Archive, Kept};
 use jobs::logs::{self, Choice, Item, Level, Which};
 use jobs::progress::{Outcome, Progress};
 use jobs::{Class, Kind, delete, explanation, wait};
@@ -120,6 +127,51 @@ async fn logs_are_the_launchers_or_those_of_all_pods_in_the_order_of_their_times
     assert_eq!(read(&stage, Choice { which: Which::All, ..Choice::default() }).await, all);
     let one = Choice { which: Which::Workers(vec![1]), ..Choice::default() };
     assert_eq!(read(&stage, one).await, ["pi-worker-1: step 0"]);
+}
+
+/// Keeps one line of each part but Worker 1.
+struct OneLine;
+
+impl Archive for OneLine {
+    fn of<'a>(&'a self, parts: &'a BTreeSet<String>) -> BoxFuture<'a, Result<Vec<Kept>, jobs::Error>> {
+        let kept = parts.iter().filter(|part| *part != "worker-1").map(|part| Kept {
+            part: part.clone(),
+            pod: format!("pi-{part}"),
+            lines: stream::iter([Ok((Timestamp::UNIX_EPOCH, "kept".to_owned()))]).boxed(),
+        });
+        let kept = kept.collect();
+        async { Ok(kept) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn an_archive_is_read_in_place_of_pods_that_are_gone_or_go_just_then() {
+    let workers = |workers: &[i32]| Choice { which: Which::Workers(workers.to_vec()), ..Choice::default() };
+    for (follow, is_there) in [(false, true), (false, false), (true, true), (true, false)] {
+        let stage = Stage::with_mpijobs().await;
+        stage.submit(&manifest("pi", 2)).await;
+        for worker in ["pi-worker-0", "pi-worker-1"].into_iter().filter(|_| is_there) {
+            stage.pod("pi", "worker", worker, "Succeeded", terminated(0)).await;
+        }
+        stage.status("pi", json!({ "phase": "Succeeded" })).await;
+        let client = stage.client_without_output();
+        let read = async |choice: Choice| {
+            let (choice, archive) = (Choice { follow, ..choice }, Arc::new(OneLine) as Arc<dyn Archive>);
+            let mut logs = logs::logs_with(&client, (KIND, TEAM, "pi"), choice, Some(archive)).await?;
+            let item = tokio::time::timeout(PATIENCE, logs.next()).await.unwrap();
+            item.transpose()
+        };
+        let kept = read(workers(&[0])).await.unwrap();
+        assert!(
+            matches!(&kept, Some(Item::Line { pod, text, .. }) if &**pod == "pi-worker-0" && text == "kept"),
+            "{kept:?}"
+        );
+        // Of Worker 1 nothing is kept.
+        match read(workers(&[1])).await {
+            Ok(nothing) => assert!(follow && nothing.is_none(), "{nothing:?}"),
+            Err(error) => assert!(!follow && error.class() == Class::NotFound, "{error}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -84,6 +84,33 @@ impl Service<Request<Body>> for WithoutPodWatches {
     }
 }
 
+/// An API that removes each pod just before its output is read.
+#[derive(Clone)]
+struct WithoutOutput(Endpoint);
+
+impl Service<Request<Body>> for WithoutOutput {
+    type Response = <Endpoint as Service<Request<Body>>>::Response;
+    type Error = <Endpoint as Service<Request<Body>>>::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let mut endpoint = self.0.clone();
+        let removed = request.uri().path().strip_suffix("/log").map(str::to_owned);
+        async move {
+            if let Some(pod) = removed {
+                let removal = Request::delete(format!("{pod}?gracePeriodSeconds=0")).body(Body::empty());
+                endpoint.call(removal.unwrap()).await?;
+            }
+            endpoint.call(request).await
+        }
+        .boxed()
+    }
+}
+
 /// An API server with one namespace.
 pub struct Stage {
     pub client: Client,
@@ -166,6 +193,11 @@ impl Stage {
     /// A client that learns of pods only when it lists them.
     pub fn client_without_pod_watches(&self) -> Client {
         Client::new(WithoutPodWatches(self.endpoint.clone()), TEAM)
+    }
+
+    /// A client that sees each pod removed just before it reads the pod's output.
+    pub fn client_without_output(&self) -> Client {
+        Client::new(WithoutOutput(self.endpoint.clone()), TEAM)
     }
 
     /// Installs the CRD of MPIJob; it is served at once.

@@ -1,0 +1,40 @@
+//! One job in full, for a page about it: its description, what it waits for and who must act, the steps of its way, and
+//! the changes that may remove the cause of its trouble. All of it is computed from one reading of the cluster.
+
+use kube::Client;
+use plan::{Explanation, Step};
+
+use crate::describe::{Children, Description, described};
+use crate::explanation::explained;
+use crate::fix::{Fix, fixes};
+use crate::{Error, Kind, list, queue};
+
+/// A job in full.
+#[derive(Clone, Debug)]
+pub struct Detail {
+    /// The job with its pods and events, without the last lines of its output.
+    pub description: Description,
+    /// What it waits for, or how it ended.
+    pub explanation: Explanation,
+    /// Its steps, in order.
+    pub steps: Vec<Step>,
+    /// The changes that may remove the cause, the best one first.
+    pub fixes: Vec<Fix>,
+}
+
+/// Reads a job in full. Its output is not read.
+///
+/// # Errors
+/// If the job itself cannot be read.
+pub async fn detail(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Detail, Error> {
+    let object = list::get(client, kind, namespace, name).await?;
+    let place = async {
+        // Only a queue's own suspension is a place in it.
+        if kind.suspended(&object) { queue::place(client, namespace, &object).await } else { None }
+    };
+    let (children, place) = futures::join!(Children::read(client, &object), place);
+    let (explanation, steps) = explained(client, &object, &children, place.as_ref(), None).await;
+    let fixes = fixes(&object);
+    let description = described(client, object, &children).await;
+    Ok(Detail { description, explanation, steps, fixes })
+}

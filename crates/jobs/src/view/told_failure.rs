@@ -1,0 +1,57 @@
+//! The failure of a TrainJob, which has no field for it: our operator puts it behind upstream's text in the message of the
+//! condition Failed, as `UPSTREAM'S TEXT: CAUSE: WHAT HAPPENED. WHAT TO DO`. Pure.
+
+use api::{Failure, MPIJobStatus};
+use diagnosis::Cause;
+
+/// Returns the failure in the message of the condition Failed; `None` if there is none.
+pub(super) fn of(status: &MPIJobStatus) -> Option<Failure> {
+    let failed = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_FAILED)?;
+    read(failed.message.as_deref().filter(|_| failed.status == "True")?)
+}
+
+fn read(message: &str) -> Option<Failure> {
+    let mut rest = message;
+    let (cause, told) = loop {
+        let (word, after) = rest.split_once(": ")?;
+        if let Some(cause) = Cause::of_word(word) {
+            break (cause, after);
+        }
+        rest = after;
+    };
+    let usual = cause.texts().suggestion;
+    let happened = told.strip_suffix(usual).map(|before| before.trim_end().trim_end_matches('.'));
+    Some(Failure {
+        reason: cause.word().to_owned(),
+        message: happened.unwrap_or(told).to_owned(),
+        suggestion: happened.map(|_| usual.to_owned()),
+        link: Some(cause.link()),
+        worker: told.strip_prefix("Worker ").and_then(|rest| rest.split_once(' ')?.0.parse().ok()),
+        ..Failure::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_behind_upstreams_text_is_found() {
+        let usual = Cause::ExecutableNotFound.texts().suggestion;
+        let launcher = format!(
+            "jobset failed due to one or more job failures (first failed job: digits-launcher-0): ExecutableNotFound: \
+             pyhton does not exist on a Worker. {usual}"
+        );
+        let found = read(&launcher).unwrap();
+        assert_eq!((found.reason.as_str(), found.worker), ("ExecutableNotFound", None));
+        assert_eq!(found.message, "pyhton does not exist on a Worker");
+        assert_eq!(found.suggestion.as_deref(), Some(usual));
+        let worker = "jobset failed due to reaching max number of restarts: OutOfMemory: Worker 1 (digits-node-0-1) \
+                      failed: exit code 137 (OOMKilled). Increase memory allocation.";
+        let found = read(worker).unwrap();
+        assert_eq!((found.reason.as_str(), found.worker, found.suggestion), ("OutOfMemory", Some(1), None));
+        assert!(found.message.starts_with("Worker 1 (digits-node-0-1) failed"), "{}", found.message);
+        assert_eq!(read("jobset failed due to one or more job failures (first failed job: a-node-0)"), None);
+        assert_eq!(read("TrainJob exceeded its active deadline"), None);
+    }
+}
