@@ -11,6 +11,7 @@
 //! Someone who can write to the database file can rewrite the whole chain. [`verify`] therefore also compares with
 //! [`Anchor`]s, which were kept elsewhere: the closing hashes of exports.
 
+mod admissions;
 mod appender;
 
 use futures::stream::{self, Stream};
@@ -20,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row as _};
 
+pub use self::admissions::{Admission, MAX_ADMISSIONS, admit};
 pub use self::appender::Appender;
 use crate::error::Error;
 use crate::store::{Store, Write, micros};
@@ -82,7 +84,7 @@ pub struct Entry {
     pub at: Timestamp,
     /// Who.
     pub who: Actor,
-    /// The verb, as in Kubernetes: `create`, `delete`.
+    /// The service's method, `CreateJob`, or the verb, as in Kubernetes: `create`.
     pub verb: String,
     /// The resource that the verb acts on: `mpijobs`, `templates`.
     pub resource: String,
@@ -102,6 +104,9 @@ pub struct Entry {
     pub status: Option<u16>,
     /// The reason of a refusal or failure.
     pub reason: Option<String>,
+    /// The UID of the admission review, if the webhook saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<String>,
 }
 
 /// A line of the log.
@@ -420,6 +425,19 @@ pub fn export(
     })
 }
 
+/// Returns the numbers between which the present lines are: after the first of them, up to the second.
+///
+/// # Errors
+/// If the store fails.
+pub async fn bounds(store: &Store) -> Result<(i64, i64), Error> {
+    let query =
+        "SELECT (SELECT COALESCE(MAX(through), 0) FROM audit_seals), seq FROM audit_head WHERE id = 1";
+    match store.row(sqlx::query(query)).await? {
+        Some(row) => Ok((row.try_get(0)?, row.try_get(1)?)),
+        None => Err(Error::Damaged("the audit log has lost its head".to_owned())),
+    }
+}
+
 /// Returns `H(seq)`, of a line or of a seal.
 async fn hash_of(store: &Store, seq: i64) -> Result<String, Error> {
     let sql =
@@ -502,6 +520,7 @@ pub async fn truncate(
         stage: Stage::ResponseComplete,
         status: None,
         reason: Some(seal),
+        review: None,
     };
     append_one(&mut write, &mut head, &entry).await?;
     set_head(&mut write, &head).await?;

@@ -35,6 +35,8 @@ pub const MAX_BATCH_LINES: usize = 10_000;
 pub const MAX_BATCH_BYTES: usize = 4 << 20;
 /// The compressed size of a chunk, at which no more parts are added.
 const CHUNK_BYTES: i64 = 512 << 10;
+/// How often the position of a source that grows is read.
+const POSITION_TRIES: usize = 8;
 /// The maximum number of parts that become one chunk.
 const CHUNK_PARTS: i64 = 256;
 
@@ -76,9 +78,9 @@ impl Archive {
 pub struct Source {
     /// The job's uid.
     pub uid: String,
-    /// The job's attempt.
+    /// The job's attempt; 0 if its kind counts none.
     pub attempt: u32,
-    /// The pod and the container: `bert-worker-0/worker`.
+    /// The run of a container, in the words of the caller: it begins with line 0.
     pub container: String,
 }
 
@@ -144,6 +146,25 @@ pub async fn append(archive: &Archive, source: &Source, first: i64, lines: &[Lin
     Ok(next)
 }
 
+/// Records that a source ended at a time, so that one that wrote nothing is known too. Changes nothing if it is known.
+///
+/// # Errors
+/// If the store fails.
+pub async fn note_end(archive: &Archive, source: &Source, at: Timestamp) -> Result<(), Error> {
+    let mut write = archive.store.write().await?;
+    sqlx::query(
+        "INSERT INTO log_sources (uid, attempt, source, next_line, last) VALUES ($1, $2, $3, 0, $4) \
+         ON CONFLICT (uid, attempt, source) DO NOTHING",
+    )
+    .bind(&source.uid)
+    .bind(i64::from(source.attempt))
+    .bind(&source.container)
+    .bind(micros(at))
+    .execute(&mut *write)
+    .await?;
+    write.commit().await
+}
+
 /// Creates a source's row if it is missing, and locks it until the transaction ends. Returns its next line's number and
 /// its last line's time.
 async fn lock_source(write: &mut Write, source: &Source) -> Result<(i64, i64), Error> {
@@ -174,6 +195,44 @@ pub async fn next_line(archive: &Archive, source: &Source) -> Result<i64, Error>
         sqlx::query("SELECT next_line FROM log_sources WHERE uid = $1 AND attempt = $2 AND source = $3");
     let query = query.bind(&source.uid).bind(i64::from(source.attempt)).bind(&source.container);
     Ok(archive.store.row(query).await?.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+}
+
+/// How far a source is archived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The number of the next line.
+    pub next_line: i64,
+    /// The time of the last line, if there is one.
+    pub last: Option<Timestamp>,
+    /// The number of lines with that time, up to [`MAX_TAIL_LINES`].
+    pub at_last: usize,
+}
+
+/// Returns how far a source is archived: a replica that begins to follow a container continues there, although the node
+/// may have dropped what is before it.
+///
+/// # Errors
+/// If the store fails, or the source grows too fast to say.
+pub async fn position(archive: &Archive, source: &Source) -> Result<Position, Error> {
+    let selection = Selection {
+        uid: source.uid.clone(),
+        attempt: Some(source.attempt),
+        containers: vec![source.container.clone()],
+        ..Selection::default()
+    };
+    for _ in 0..POSITION_TRIES {
+        let next_line = next_line(archive, source).await?;
+        let Some((_, line)) = tail(archive, &selection, 1).await?.pop() else {
+            return Ok(Position { next_line, ..Position::default() });
+        };
+        let since = Selection { since: Some(line.at), ..selection.clone() };
+        let at_last = tail(archive, &since, MAX_TAIL_LINES).await?;
+        // Another replica may have appended something meanwhile.
+        if self::next_line(archive, source).await? == next_line {
+            return Ok(Position { next_line, last: Some(line.at), at_last: at_last.len() });
+        }
+    }
+    Err(Error::Locked)
 }
 
 /// Returns the sources of a job, of one attempt or of all, in order.

@@ -20,7 +20,7 @@ use sqlx::any::AnyRow;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::store::{Store, Write, micros, time};
+use crate::store::{Cursor, Store, Write, micros, time};
 
 /// The maximum number of rules of a namespace.
 pub const MAX_RULES: i64 = 100;
@@ -152,70 +152,76 @@ pub struct Rule {
     pub secret: Secret,
 }
 
-/// A rule to be created.
+/// A rule to be created or to replace one.
 #[derive(Clone, Debug)]
 pub struct NewRule {
+    /// Its id, unique over all namespaces.
+    pub id: String,
     /// The namespace of the jobs.
     pub namespace: String,
     /// The only job, by uid; without it, all jobs of the namespace.
     pub job: Option<String>,
     /// Who creates it.
     pub owner: String,
+    /// Whether it is in force.
+    pub enabled: bool,
     /// The transitions.
     pub transitions: Transitions,
     /// The destination.
     pub destination: Destination,
-    /// The key that signs its deliveries.
-    pub secret: Secret,
+    /// The key that signs its deliveries; without it, the present key stays, or a random one is created.
+    pub secret: Option<Secret>,
 }
 
-/// Creates a rule and returns it.
+/// Creates or replaces a rule. Returns it, and whether its key is new. Its creation and who created it stay.
 ///
 /// # Errors
-/// If the destination is not valid, the namespace has [`MAX_RULES`] rules, or the store fails.
-pub async fn create_rule(store: &Store, rule: NewRule, policy: &address::Policy) -> Result<Rule, Error> {
+/// If the destination is not valid, the namespace has [`MAX_RULES`] rules, the id is that of a rule of another
+/// namespace, or the store fails.
+pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) -> Result<(Rule, bool), Error> {
     match &rule.destination {
         Destination::Webhook { url } => drop(policy.target(url)?),
         Destination::Email { to } => drop(mail::recipient(to)?),
     }
-    let NewRule { namespace, job, owner, transitions, destination, secret } = rule;
-    let id = Uuid::new_v4().to_string();
-    let created = store.now().await?;
-    let rule = Rule { id, namespace, job, owner, created, enabled: true, transitions, destination, secret };
+    let NewRule { id, namespace, job, owner, enabled, transitions, destination, secret } = rule;
+    let now = store.now().await?;
+    let mut write = store.write().await?;
+    let query = sqlx::query(RULE_BY_ID).bind(&namespace).bind(&id);
+    let before = query.fetch_optional(&mut *write).await?.as_ref().map(rule_of).transpose()?;
+    let is_new_secret = secret.is_some() || before.is_none();
+    let (owner, created, known) = match before {
+        Some(before) => (before.owner, before.created, Some(before.secret)),
+        None => (owner, now, None),
+    };
+    let secret = secret.or(known).map_or_else(Secret::random, Ok)?;
+    let rule = Rule { id, namespace, job, owner, created, enabled, transitions, destination, secret };
     let text = |error: serde_json::Error| Error::Invalid(error.to_string());
-    let stored = store
-        .execute(
-            sqlx::query(
-                "INSERT INTO notification_rules \
-                 (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret) \
-                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
-                 WHERE (SELECT COUNT(*) FROM notification_rules WHERE namespace = $2) < $10",
-            )
-            .bind(&rule.id)
-            .bind(&rule.namespace)
-            .bind(&rule.job)
-            .bind(&rule.owner)
-            .bind(micros(rule.created))
-            .bind(1_i64)
-            .bind(serde_json::to_string(&rule.transitions).map_err(text)?)
-            .bind(serde_json::to_string(&rule.destination).map_err(text)?)
-            .bind(rule.secret.bytes())
-            .bind(MAX_RULES),
-        )
-        .await?;
-    match stored {
-        0 => Err(Error::Invalid(format!("a namespace has at most {MAX_RULES} notification rules"))),
-        _ => Ok(rule),
+    let stored = sqlx::query(
+        "INSERT INTO notification_rules \
+         (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
+         WHERE (SELECT COUNT(*) FROM notification_rules WHERE namespace = $2 AND id <> $1) < $10 \
+         ON CONFLICT (id) DO UPDATE SET job_uid = excluded.job_uid, enabled = excluded.enabled, \
+         transitions = excluded.transitions, destination = excluded.destination, secret = excluded.secret \
+         WHERE notification_rules.namespace = excluded.namespace",
+    )
+    .bind(&rule.id)
+    .bind(&rule.namespace)
+    .bind(&rule.job)
+    .bind(&rule.owner)
+    .bind(micros(rule.created))
+    .bind(i64::from(rule.enabled))
+    .bind(serde_json::to_string(&rule.transitions).map_err(text)?)
+    .bind(serde_json::to_string(&rule.destination).map_err(text)?)
+    .bind(rule.secret.bytes())
+    .bind(MAX_RULES)
+    .execute(&mut *write)
+    .await?;
+    if stored.rows_affected() == 0 {
+        return Err(Error::Invalid(format!("a namespace has at most {MAX_RULES} notification rules")));
     }
-}
-
-/// Enables or disables a rule of a namespace. Returns whether it is there.
-///
-/// # Errors
-/// If the store fails.
-pub async fn enable_rule(store: &Store, namespace: &str, id: &str, enabled: bool) -> Result<bool, Error> {
-    let query = sqlx::query("UPDATE notification_rules SET enabled = $3 WHERE namespace = $1 AND id = $2");
-    Ok(store.execute(query.bind(namespace).bind(id).bind(i64::from(enabled))).await? > 0)
+    write.commit().await?;
+    Ok((rule, is_new_secret))
 }
 
 /// Deletes a rule of a namespace, with its deliveries. Returns whether it was there.
@@ -229,6 +235,18 @@ pub async fn delete_rule(store: &Store, namespace: &str, id: &str) -> Result<boo
 
 const RULE: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret \
                     FROM notification_rules WHERE namespace = $1 ORDER BY id LIMIT $2";
+
+const RULE_BY_ID: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret \
+                          FROM notification_rules WHERE namespace = $1 AND id = $2";
+
+/// Returns a rule of a namespace.
+///
+/// # Errors
+/// If the store fails.
+pub async fn rule(store: &Store, namespace: &str, id: &str) -> Result<Option<Rule>, Error> {
+    let query = sqlx::query(RULE_BY_ID).bind(namespace).bind(id);
+    store.row(query).await?.as_ref().map(rule_of).transpose()
+}
 
 /// Returns the rules of a namespace.
 ///
@@ -317,6 +335,55 @@ pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Resul
         .await?;
     }
     Ok(())
+}
+
+/// The phase of a test delivery.
+pub const TEST: &str = "Test";
+
+/// Enqueues a test delivery of a rule, and returns it; `None` if there is no such rule.
+///
+/// # Errors
+/// If the store fails.
+pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Option<Delivery>, Error> {
+    let now = store.now().await?;
+    let transition = Transition {
+        uid: TEST.to_owned(),
+        kind: TEST.to_owned(),
+        namespace: namespace.to_owned(),
+        name: TEST.to_owned(),
+        version: micros(now),
+        at: now,
+        from: None,
+        phase: TEST.to_owned(),
+        reason: None,
+        cause: None,
+        message: Some("this is a test of a notification rule".to_owned()),
+        attempt: 0,
+    };
+    let delivery = Delivery {
+        id: Uuid::new_v4().to_string(),
+        rule: id.to_owned(),
+        uid: transition.uid.clone(),
+        created: now,
+        state: PENDING.to_owned(),
+        tries: 0,
+        status: None,
+        error: None,
+    };
+    let body = serde_json::to_string(&transition).map_err(|error| Error::Invalid(error.to_string()))?;
+    let query = sqlx::query(
+        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
+         SELECT $1, id, $3, $4, $5, $6, $7, 0, 0 FROM notification_rules WHERE namespace = $8 AND id = $2",
+    )
+    .bind(&delivery.id)
+    .bind(id)
+    .bind(&delivery.uid)
+    .bind(transition.version)
+    .bind(body)
+    .bind(micros(now))
+    .bind(PENDING)
+    .bind(namespace);
+    Ok((store.execute(query).await? > 0).then_some(delivery))
 }
 
 const PENDING: &str = "pending";
@@ -493,7 +560,15 @@ pub struct Delivery {
     pub error: Option<String>,
 }
 
-/// Returns the deliveries of a namespace's rules, newest first, before a delivery returned earlier.
+impl Delivery {
+    /// Returns the place of this delivery in [`deliveries`], to continue after.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.created, &self.id)
+    }
+}
+
+/// Returns the deliveries of a namespace's rules, newest first, after a cursor.
 ///
 /// # Errors
 /// If the store fails.
@@ -501,7 +576,7 @@ pub async fn deliveries(
     store: &Store,
     namespace: &str,
     state: Option<&str>,
-    before: Option<&Delivery>,
+    after: Option<&Cursor>,
     limit: u32,
 ) -> Result<Vec<Delivery>, Error> {
     let query = sqlx::query(
@@ -514,8 +589,8 @@ pub async fn deliveries(
     )
     .bind(namespace)
     .bind(state)
-    .bind(before.map(|delivery| micros(delivery.created)))
-    .bind(before.map(|delivery| delivery.id.as_str()))
+    .bind(after.map(Cursor::micros))
+    .bind(after.map(Cursor::id))
     .bind(i64::from(limit.min(MAX_PAGE)));
     let delivery = |row: &AnyRow| {
         Ok(Delivery {

@@ -5,11 +5,13 @@
 
 mod migrations;
 
+use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,8 +43,8 @@ pub enum Location {
     Postgres(String),
 }
 
-impl std::fmt::Debug for Location {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => f.debug_tuple("File").field(path).finish(),
             // The URL may hold a password.
@@ -94,8 +96,8 @@ pub struct Store {
     writer: Arc<Mutex<()>>,
 }
 
-impl std::fmt::Debug for Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
@@ -259,10 +261,11 @@ fn first_statements(dialect: Dialect, settings: &Settings) -> String {
     let lock = settings.lock_timeout.as_millis();
     match dialect {
         Dialect::Sqlite => {
-            // WAL with FULL syncs the log at each commit: what was acknowledged survives a power cut.
+            // WAL with FULL syncs the log at each commit: what was acknowledged survives a power cut. A container may have
+            // no place for temporary files.
             let mut text = format!(
                 "PRAGMA busy_timeout = {lock}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-                 PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
+                 PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;"
             );
             if let Some(bytes) = settings.max_bytes {
                 text.push_str(&format!(" PRAGMA max_page_count = {};", (bytes / PAGE_BYTES).max(1)));
@@ -311,6 +314,45 @@ fn file_url(path: &Path) -> String {
     url
 }
 
+/// A place in a list that is ordered by time, newest first. As text: the time in microseconds, a dot, an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    micros: i64,
+    id: String,
+}
+
+impl Cursor {
+    pub(crate) fn new(at: Timestamp, id: &str) -> Self {
+        Self { micros: micros(at), id: id.to_owned() }
+    }
+
+    pub(crate) fn micros(&self) -> i64 {
+        self.micros
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.micros, self.id)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let invalid = || Error::Invalid("the continue token is not valid".to_owned());
+        let (micros, id) = text.split_once('.').ok_or_else(invalid)?;
+        let micros = micros.parse().map_err(|_| invalid())?;
+        time(micros).map_err(|_| invalid())?;
+        Ok(Self { micros, id: id.to_owned() })
+    }
+}
+
 /// Returns a stored time.
 pub(crate) fn time(microseconds: i64) -> Result<Timestamp, Error> {
     Timestamp::from_microsecond(microseconds).map_err(|error| Error::damaged("a time", error))
@@ -324,4 +366,18 @@ pub(crate) fn optional_time(microseconds: Option<i64>) -> Result<Option<Timestam
 /// Returns how a time is stored.
 pub(crate) fn micros(time: Timestamp) -> i64 {
     time.as_microsecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_as_text_and_garbage_is_refused() {
+        let cursor = Cursor::new(Timestamp::UNIX_EPOCH, "a.b");
+        assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        for bad in ["", "x", "x.y", "99999999999999999999.y", "9223372036854775807.y"] {
+            assert!(bad.parse::<Cursor>().is_err(), "{bad}");
+        }
+    }
 }

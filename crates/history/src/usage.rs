@@ -90,16 +90,38 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
     write.commit().await
 }
 
-/// Records that a source has ended. If several ends are reported, the earliest counts.
+/// The end of a source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct End {
+    /// The job's uid.
+    pub uid: String,
+    /// The source within the job.
+    pub source: String,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// Records that sources have ended. If several ends of one are reported, the earliest counts.
 ///
 /// # Errors
-/// If the store fails.
-pub async fn ended(store: &Store, uid: &str, source: &str, at: Timestamp) -> Result<(), Error> {
-    let query = sqlx::query(
-        "UPDATE usage_intervals SET ended = $3 WHERE uid = $1 AND source = $2 AND started <= $3 \
-         AND (ended IS NULL OR ended > $3)",
-    );
-    store.execute(query.bind(uid).bind(source).bind(at.as_second())).await.map(drop)
+/// If the store fails. Nothing is then recorded.
+pub async fn ended(store: &Store, ends: &[End]) -> Result<(), Error> {
+    let mut sorted: Vec<&End> = ends.iter().collect();
+    // All replicas lock rows in the same order.
+    sorted.sort();
+    let mut write = store.write().await?;
+    for End { uid, source, at } in sorted {
+        sqlx::query(
+            "UPDATE usage_intervals SET ended = $3 WHERE uid = $1 AND source = $2 AND started <= $3 \
+             AND (ended IS NULL OR ended > $3)",
+        )
+        .bind(uid)
+        .bind(source)
+        .bind(at.as_second())
+        .execute(&mut *write)
+        .await?;
+    }
+    write.commit().await
 }
 
 /// Ends the intervals that no replica has seen running since a time, at the moment when they were last seen: their end
@@ -163,6 +185,22 @@ pub struct Used {
 }
 
 impl Used {
+    /// Returns the amounts by resource.
+    #[must_use]
+    pub fn amounts(&self) -> Vec<Amount<'_>> {
+        let millicores = self.cpu_millicore_seconds;
+        let cpu = format!("{}.{:03}", millicores / 1000, millicores % 1000);
+        let memory = self.memory_byte_seconds;
+        let amount = |resource, amount_seconds, hours| Amount { resource, amount_seconds, hours };
+        let mut amounts = vec![
+            amount("cpu", cpu, hours(millicores, 1000)),
+            amount("memory", memory.to_string(), hours(memory, 1 << 30)),
+        ];
+        let gpus = self.gpu_seconds.iter();
+        amounts.extend(gpus.map(|(name, gpus)| amount(name, gpus.to_string(), hours(*gpus, 1))));
+        amounts
+    }
+
     fn add(&mut self, resources: &Resources, seconds: u64) {
         let seconds = u128::from(seconds);
         self.cpu_millicore_seconds += u128::from(resources.cpu_millicores) * seconds;
@@ -171,6 +209,17 @@ impl Used {
             *self.gpu_seconds.entry(name.clone()).or_default() += u128::from(*gpus) * seconds;
         }
     }
+}
+
+/// How much of a resource was used, as decimal texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Amount<'u> {
+    /// `cpu`, `memory`, or the resource of a GPU.
+    pub resource: &'u str,
+    /// Cores, bytes or GPUs times seconds, exact.
+    pub amount_seconds: String,
+    /// Cores, GiB or GPUs times hours, rounded half up to four digits.
+    pub hours: String,
 }
 
 /// Returns what was used in a period. Sources that still run count up to now.
@@ -312,17 +361,7 @@ pub fn write_csv(out: impl io::Write, period: Period, sums: &BTreeMap<Key, Used>
     for (key, used) in sums {
         let Key { namespace, user, job } = key;
         let (job, uid) = job.as_ref().map_or(("", ""), |(job, uid)| (job.as_str(), uid.as_str()));
-        let millicores = used.cpu_millicore_seconds;
-        let cpu = format!("{}.{:03}", millicores / 1000, millicores % 1000);
-        let memory = used.memory_byte_seconds;
-        let mut amounts = vec![
-            ("cpu", cpu, hours(millicores, 1000)),
-            ("memory", memory.to_string(), hours(memory, 1 << 30)),
-        ];
-        amounts.extend(
-            used.gpu_seconds.iter().map(|(name, gpus)| (name.as_str(), gpus.to_string(), hours(*gpus, 1))),
-        );
-        for (resource, amount, hours) in amounts {
+        for Amount { resource, amount_seconds: amount, hours } in used.amounts() {
             let texts =
                 [namespace.as_deref().unwrap_or(""), user.as_deref().unwrap_or(""), job, uid, resource];
             let [namespace, user, job, uid, resource] = texts.map(cell);

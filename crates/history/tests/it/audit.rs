@@ -25,6 +25,7 @@ pub fn entry(request: &str) -> Entry {
         stage: Stage::ResponseComplete,
         status: Some(201),
         reason: None,
+        review: None,
     }
 }
 
@@ -265,5 +266,106 @@ fn what_service_and_webhook_report_of_a_request_is_one_operation() {
         assert_eq!(rest[0].lines[0].entry, entry("4"));
         let none = Filter { until: Some(at(0)), ..Filter::default() };
         assert_eq!(operations(&store, &none, 0, 10).await.unwrap(), []);
+    });
+}
+
+fn made_by(verb: &str) -> &'static [&'static str] {
+    match verb {
+        "create" => &["CreateJob"],
+        "update" => &["SuspendJob", "BatchJobs"],
+        _ => &["DeleteJob", "BatchJobs"],
+    }
+}
+
+/// A line of the service about a request of jane.
+fn of_service(request: &str, verb: &str, job: Option<&str>, stage: Stage, second: i64) -> Entry {
+    let status = (stage == Stage::ResponseComplete).then_some(200);
+    Entry {
+        at: at(second),
+        verb: verb.to_owned(),
+        job: job.map(str::to_owned),
+        stage,
+        status,
+        reason: None,
+        ..entry(request)
+    }
+}
+
+fn seen(review: &str, verb: &str, name: &str, second: i64) -> audit::Admission {
+    audit::Admission {
+        review: review.to_owned(),
+        at: at(second),
+        who: entry("").who,
+        verb: verb.to_owned(),
+        resource: "mpijobs".to_owned(),
+        namespace: entry("").namespace.unwrap(),
+        name: name.to_owned(),
+        request: None,
+        status: None,
+        reason: None,
+    }
+}
+
+/// The request of each line of the webhook, by review.
+async fn joined(store: &history::Store) -> Vec<(String, String)> {
+    let lines = audit::operations(store, &audit::Filter::default(), 0, 100).await.unwrap();
+    let lines = lines.into_iter().flat_map(|operation| operation.lines);
+    let mut found: Vec<(String, String)> =
+        lines.filter_map(|line| Some((line.entry.review?, line.entry.request))).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn what_the_webhook_saw_joins_the_operation_that_made_it_and_else_is_one_of_its_own() {
+    on_each(async |place| {
+        use Stage::{RequestReceived, ResponseComplete};
+        let store = place.open().await;
+        let lines = [
+            of_service("create", "CreateJob", None, RequestReceived, 100),
+            of_service("create", "CreateJob", Some("a"), ResponseComplete, 101),
+            of_service("delete", "DeleteJob", Some("b"), RequestReceived, 100),
+        ];
+        append(&store, &lines).await.unwrap();
+        let created =
+            audit::Admission { request: Some("create".to_owned()), ..seen("r1", "create", "a", 101) };
+        let copied = audit::Admission { review: "r2".to_owned(), name: "c".to_owned(), ..created.clone() };
+        let mut forged = audit::Admission { review: "r3".to_owned(), ..created.clone() };
+        forged.who.name = "mallory".to_owned();
+        let all = [
+            created,
+            copied,
+            forged,
+            seen("r4", "create", "d", 101),
+            seen("r5", "delete", "b", 101),
+            seen("r6", "delete", "b", 102),
+            seen("r7", "update", "b", 101),
+            seen("r8", "delete", "b", 400),
+        ];
+        for _ in 0..2 {
+            assert_eq!(audit::admit(&store, &all, made_by).await.unwrap(), [true; 8], "again, too");
+        }
+        let own = ["r3", "r4", "r6", "r7", "r8"].map(|review| (review, review));
+        let mut expected = vec![("r1", "create"), ("r2", "create"), ("r5", "delete")];
+        expected.extend(own);
+        let mut expected: Vec<(String, String)> =
+            expected.into_iter().map(|(review, request)| (review.to_owned(), request.to_owned())).collect();
+        expected.sort();
+        assert_eq!(joined(&store).await, expected);
+    });
+}
+
+#[test]
+fn what_a_batch_may_have_made_waits_until_the_batch_says_so() {
+    on_each(async |place| {
+        use Stage::{RequestReceived, ResponseComplete};
+        let store = place.open().await;
+        append(&store, &[of_service("batch", "BatchJobs", None, RequestReceived, 100)]).await.unwrap();
+        let all = [seen("r1", "delete", "a", 101), seen("r2", "delete", "b", 101)];
+        assert_eq!(audit::admit(&store, &all, made_by).await.unwrap(), [false; 2]);
+        append(&store, &[of_service("batch", "BatchJobs", Some("a"), ResponseComplete, 102)]).await.unwrap();
+        assert_eq!(audit::admit(&store, &all, made_by).await.unwrap(), [true; 2]);
+        let pair = |review: &str, request: &str| (review.to_owned(), request.to_owned());
+        assert_eq!(joined(&store).await, [pair("r1", "batch"), pair("r2", "r2")]);
     });
 }

@@ -8,7 +8,7 @@ use history::jobs;
 use history::logs::maintain::{repair, sweep};
 use history::logs::{Archive, Line, Selection, append, next_line, pack_due};
 use history::notifications::address::Policy;
-use history::notifications::{self, Destination, NewRule, Secret, Transitions};
+use history::notifications::{self, Destination, NewRule, Transitions};
 use history::store::{Location, Settings};
 use history::{Error, Store};
 use jiff::Timestamp;
@@ -37,14 +37,16 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     on_each(async |place| {
         let (text, chunks) = (place_as_text(&place.location), place.folder.path().join("logs"));
         let rule = NewRule {
+            id: "rule".to_owned(),
             namespace: "team-cv".to_owned(),
             job: None,
             owner: "jane".to_owned(),
+            enabled: true,
             transitions: Transitions::default(),
             destination: Destination::Webhook { url: "https://example.com/".to_owned() },
-            secret: Secret::random().unwrap(),
+            secret: None,
         };
-        notifications::create_rule(&place.open().await, rule, &Policy::default()).await.unwrap();
+        notifications::put_rule(&place.open().await, rule, &Policy::default()).await.unwrap();
         let (mut acknowledged, mut first) = (Vec::new(), 0);
         for round in 0..ROUNDS {
             let mut child = Command::new(std::env::current_exe().unwrap())

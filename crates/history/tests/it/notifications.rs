@@ -11,8 +11,8 @@ use history::notifications::deliver::{Sender, deliver_due};
 use history::notifications::mail;
 use history::notifications::signature::{self, Headers};
 use history::notifications::{
-    self, Claim, Destination, LEASE, MAX_TRIES, NewRule, Outcome, Secret, Transition, Transitions, claim,
-    create_rule, deliveries, finish,
+    self, Claim, Destination, LEASE, MAX_TRIES, NewRule, Outcome, Rule, Secret, Transition, Transitions,
+    claim, deliveries, finish, put_rule,
 };
 use history::{Error, Store};
 use http::{Request, Response};
@@ -31,20 +31,22 @@ use crate::place::{at, on_each, on_sqlite};
 
 fn rule(url: &str, phases: &[&str]) -> NewRule {
     NewRule {
+        id: uuid::Uuid::new_v4().to_string(),
         namespace: "team-cv".to_owned(),
         job: None,
         owner: "jane".to_owned(),
+        enabled: true,
         transitions: Transitions {
             phases: phases.iter().map(|phase| (*phase).to_owned()).collect(),
             ..Transitions::default()
         },
         destination: Destination::Webhook { url: url.to_owned() },
-        secret: Secret::new(vec![7; 32]).unwrap(),
+        secret: Some(Secret::new(vec![7; 32]).unwrap()),
     }
 }
 
 async fn with_rule(store: &Store, phases: &[&str]) {
-    create_rule(store, rule("https://example.com/hook", phases), &Policy::default()).await.unwrap();
+    put_rule(store, rule("https://example.com/hook", phases), &Policy::default()).await.unwrap();
 }
 
 fn failure() -> Outcome {
@@ -73,9 +75,9 @@ fn each_transition_that_a_rule_names_is_enqueued_once() {
         let store = place.open().await;
         with_rule(&store, &["Failed", "Running"]).await;
         let of_another = NewRule { job: Some("another".to_owned()), ..rule("https://example.com/", &[]) };
-        create_rule(&store, of_another, &Policy::default()).await.unwrap();
+        put_rule(&store, of_another, &Policy::default()).await.unwrap();
         let elsewhere = NewRule { namespace: "team-nlp".to_owned(), ..rule("https://example.com/", &[]) };
-        create_rule(&store, elsewhere, &Policy::default()).await.unwrap();
+        put_rule(&store, elsewhere, &Policy::default()).await.unwrap();
 
         let mut more = seen("a", 3, "Running");
         more.state.workers.running = 2;
@@ -168,11 +170,18 @@ fn a_delivery_that_fails_is_retried_later_and_at_last_a_dead_letter() {
 fn rules_are_of_their_namespace_bounded_and_their_keys_survive() {
     on_each(async |place| {
         let store = place.open().await;
-        let created =
-            create_rule(&store, rule("https://example.com/", &["Failed"]), &Policy::default()).await.unwrap();
+        let wanted = NewRule { secret: None, ..rule("https://example.com/", &["Failed"]) };
+        let (created, is_new) = put_rule(&store, wanted.clone(), &Policy::default()).await.unwrap();
+        assert!(is_new && created.secret.bytes().len() >= Secret::MIN_BYTES);
         assert_eq!(notifications::rules(&store, "team-cv").await.unwrap().first(), Some(&created));
         assert!(!notifications::delete_rule(&store, "team-nlp", &created.id).await.unwrap());
-        assert!(notifications::enable_rule(&store, "team-cv", &created.id, false).await.unwrap());
+        let disabled = NewRule { enabled: false, owner: "joe".to_owned(), ..wanted.clone() };
+        let replaced = put_rule(&store, disabled, &Policy::default()).await.unwrap();
+        assert_eq!(replaced, (Rule { enabled: false, ..created.clone() }, false), "owner and key stay");
+        let stolen = NewRule { namespace: "team-nlp".to_owned(), ..wanted };
+        assert!(put_rule(&store, stolen, &Policy::default()).await.is_err());
+        assert_eq!(notifications::rule(&store, "team-cv", &created.id).await.unwrap(), Some(replaced.0));
+        assert_eq!(notifications::rule(&store, "team-nlp", &created.id).await.unwrap(), None);
         record(&store, &[seen("a", 1, "Failed")]).await.unwrap();
         assert_eq!(claim(&store, at(100), 10).await.unwrap().len(), 0, "a disabled rule");
         assert!(notifications::delete_rule(&store, "team-cv", &created.id).await.unwrap());
@@ -180,10 +189,10 @@ fn rules_are_of_their_namespace_bounded_and_their_keys_survive() {
             with_rule(&store, &[]).await;
         }
         let error =
-            create_rule(&store, rule("https://example.com/", &[]), &Policy::default()).await.unwrap_err();
+            put_rule(&store, rule("https://example.com/", &[]), &Policy::default()).await.unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error}");
         let private = rule("https://10.0.0.1/", &[]);
-        let error = create_rule(&store, private, &Policy::default()).await.unwrap_err();
+        let error = put_rule(&store, private, &Policy::default()).await.unwrap_err();
         assert!(error.to_string().contains("private"), "{error}");
     });
 }
@@ -260,11 +269,12 @@ fn a_delivery_arrives_signed_over_tls_and_once() {
         let store = place.open().await;
         let receiver = receiver(204).await;
         let url = format!("https://localhost:{}/hook?team=cv", receiver.port);
-        let rule = create_rule(&store, rule(&url, &[]), &loopback()).await.unwrap();
+        let (rule, _) = put_rule(&store, rule(&url, &[]), &loopback()).await.unwrap();
         record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
         let sender = Sender::new(loopback(), std::slice::from_ref(&receiver.authority), None).unwrap();
         assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
         assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 0);
+        assert_eq!(notifications::enqueue_test(&store, "team-nlp", &rule.id).await.unwrap(), None);
         let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
         assert_eq!((log[0].state.as_str(), log[0].status), ("delivered", Some(204)), "{log:?}");
         let received = receiver.received.lock().unwrap();
@@ -287,7 +297,7 @@ fn a_delivery_arrives_signed_over_tls_and_once() {
 /// Sends one delivery and returns its state and error.
 async fn sent(place: &crate::place::Place, url: &str, sender: &Sender, policy: &Policy) -> (String, String) {
     let store = place.open().await;
-    create_rule(&store, rule(url, &[]), policy).await.unwrap();
+    put_rule(&store, rule(url, &[]), policy).await.unwrap();
     record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
     assert_eq!(deliver_due(&store, sender, 10).await.unwrap(), 1);
     let one = deliveries(&store, "team-cv", None, None, 10).await.unwrap().remove(0);
@@ -385,7 +395,7 @@ fn an_email_arrives_over_tls_and_names_job_phase_and_cause() {
     on_each(async |place| {
         let store = place.open().await;
         let (settings, received) = mail_server("250 ok").await;
-        create_rule(&store, to_jane(), &Policy::default()).await.unwrap();
+        put_rule(&store, to_jane(), &Policy::default()).await.unwrap();
         let mut failed = seen("a", 1, "Failed");
         failed.state.cause = Some("OutOfMemory\r\nBcc: eve@example.com".to_owned());
         record(&store, &[failed]).await.unwrap();
@@ -410,7 +420,7 @@ fn an_email_that_the_server_refuses_for_good_is_a_dead_letter() {
         for (answer, state) in [("550 no such user", "dead"), ("451 try later", "pending")] {
             let store = place.open().await;
             let (settings, _) = mail_server(answer).await;
-            let rule = create_rule(&store, to_jane(), &Policy::default()).await.unwrap();
+            let (rule, _) = put_rule(&store, to_jane(), &Policy::default()).await.unwrap();
             record(&store, &[seen(answer, 1, "Failed")]).await.unwrap();
             let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
             assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
@@ -422,7 +432,7 @@ fn an_email_that_the_server_refuses_for_good_is_a_dead_letter() {
         let nobody = Destination::Email { to: "jane@example.com\r\nBcc: eve@example.com".to_owned() };
         let store = place.open().await;
         let bad = NewRule { destination: nobody, ..to_jane() };
-        assert!(create_rule(&store, bad, &Policy::default()).await.is_err());
+        assert!(put_rule(&store, bad, &Policy::default()).await.is_err());
         let (settings, _) = mail_server("250 ok").await;
         let plain = mail::Settings {
             security: mail::Security::Plain,

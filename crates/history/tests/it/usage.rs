@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use history::usage::{self, Group, Key, Period, Resources, Running, Used, ended, record};
+use history::usage::{self, End, Group, Key, Period, Resources, Running, Used, ended, record};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::place::{at, on_each};
+
+/// The end of a source.
+fn end(uid: &str, source: &str, second: i64) -> End {
+    End { uid: uid.to_owned(), source: source.to_owned(), at: at(second) }
+}
 
 fn running(job: u8, source: u8, started: i64, gpus: u64) -> Running {
     Running {
@@ -61,7 +66,7 @@ fn gpu_seconds_are_those_of_a_count_second_by_second() {
             for (job, source, start, length, _) in pods.values() {
                 let Some(length) = length else { continue };
                 let name = (format!("uid-{job}"), format!("pod-{source}"));
-                ended(&store, &name.0, &name.1, at(base + start + length)).await.unwrap();
+                ended(&store, &[end(&name.0, &name.1, base + start + length)]).await.unwrap();
                 ends.entry((*job, *source)).or_default().push(base + start + length);
             }
             let mut expected: BTreeMap<String, u128> = BTreeMap::new();
@@ -98,8 +103,8 @@ fn two_replicas_that_see_the_same_pods_count_them_once() {
         let two: Vec<Running> = (0..8).rev().map(|pod| running(0, pod, 13, 2)).collect();
         futures::try_join!(record(&replicas[0], &one, at(14)), record(&replicas[1], &two, at(14))).unwrap();
         record(&replicas[1], &one, at(20)).await.unwrap();
-        ended(&replicas[0], "uid-0", "pod-0", at(20)).await.unwrap();
-        ended(&replicas[1], "uid-0", "pod-0", at(22)).await.unwrap();
+        ended(&replicas[0], &[end("uid-0", "pod-0", 20)]).await.unwrap();
+        ended(&replicas[1], &[end("uid-0", "pod-0", 22)]).await.unwrap();
         let period = Period { from: at(0), until: at(30) };
         let used = usage::usage(&replicas[0], period, BY_NAMESPACE, Some("team-0"), at(1000)).await.unwrap();
         assert_eq!(gpu_seconds(&used), BTreeMap::from([("team-0".to_owned(), 2 * 10 + 7 * 2 * 20)]));
