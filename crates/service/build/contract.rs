@@ -28,7 +28,7 @@ pub struct Method {
     pub input: String,
     pub output: String,
     pub streams: bool,
-    /// GET, POST or DELETE.
+    /// GET, POST, PUT or DELETE.
     pub verb: String,
     pub path: String,
     pub body: bool,

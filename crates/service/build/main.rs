@@ -1,10 +1,11 @@
 //! Generates from the contract (`proto/`): the messages, the gRPC service, the adapters that connect each method to both
-//! protocols, the OpenAPI document and the page that shows it.
+//! protocols, the OpenAPI document and the page that shows it. Also takes in the dashboard's files.
 
 #![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 mod adapters;
 mod contract;
+mod dashboard;
 mod json_schema;
 mod openapi;
 mod page;
@@ -16,10 +17,13 @@ use std::{env, fs};
 use contract::Contract;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
+    let repository = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..");
+    let (root, dist) = (repository.join("proto"), repository.join("dashboard/dist"));
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=build");
+    dashboard::take_in(&dist, &out)?;
+    println!("cargo::rerun-if-changed={}", dist.display());
     let mut compiler = protox::Compiler::new([&root])?;
     compiler.include_source_info(true).include_imports(true);
     compiler.open_file(root.join("training/v1/training.proto"))?;

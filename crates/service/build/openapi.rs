@@ -15,13 +15,24 @@ pub fn document(contract: &Contract) -> Result<Value, Box<dyn Error>> {
         let path = paths.entry(method.path.clone()).or_insert_with(|| json!({}));
         path[method.verb.to_lowercase()] = operation(contract, method)?;
     }
-    let requests: BTreeSet<&str> =
-        contract.methods.iter().map(|method| method.input.as_str()).chain(["JobSpec"]).collect();
+    let requests: BTreeSet<&str> = contract.methods.iter().map(|method| method.input.as_str()).collect();
+    let sent = within(contract, requests.iter().copied());
+    let returned = within(contract, contract.methods.iter().map(|method| method.output.as_str()));
     let schemas: Map<String, Value> = contract
         .messages
         .iter()
-        .filter(|message| message.name == "JobSpec" || !requests.contains(message.name.as_str()))
-        .map(|message| (message.name.clone(), json_schema::message(message, message.name == "JobSpec")))
+        .filter(|message| !requests.contains(message.name.as_str()))
+        .map(|message| {
+            let name = message.name.as_str();
+            let mut schema = json_schema::message(message, sent.contains(name));
+            if returned.contains(name)
+                && let Some(schema) = schema.as_object_mut()
+            {
+                // What is returned may have more fields one day.
+                schema.remove("additionalProperties");
+            }
+            (message.name.clone(), schema)
+        })
         .collect();
     Ok(json!({
         "openapi": "3.1.0",
@@ -43,6 +54,23 @@ pub fn document(contract: &Contract) -> Result<Value, Box<dyn Error>> {
     }))
 }
 
+/// The messages that these consist of, themselves included.
+fn within<'c>(contract: &'c Contract, names: impl Iterator<Item = &'c str>) -> BTreeSet<&'c str> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<&str> = names.collect();
+    while let Some(name) = next.pop() {
+        if !found.insert(name) {
+            continue;
+        }
+        for field in contract.message(name).into_iter().flat_map(|message| &message.fields) {
+            if let FieldKind::Message(inner) = &field.kind {
+                next.push(inner);
+            }
+        }
+    }
+    found
+}
+
 fn operation(contract: &Contract, method: &Method) -> Result<Value, Box<dyn Error>> {
     let input = contract.message(&method.input).ok_or("no such message")?;
     let example: Value = match method.example.as_str() {
@@ -55,7 +83,7 @@ fn operation(contract: &Contract, method: &Method) -> Result<Value, Box<dyn Erro
         "description": method.about,
         "tags": ["jobs"],
         "parameters": parameters(method, input, &example),
-        "responses": responses(method),
+        "responses": responses(method, input),
     });
     if method.body {
         operation["requestBody"] = body(method, input, &example);
@@ -130,9 +158,11 @@ fn body(method: &Method, input: &Message, example: &Value) -> Value {
     json!({ "required": !required.is_empty(), "content": content })
 }
 
-fn responses(method: &Method) -> Value {
+fn responses(method: &Method, input: &Message) -> Value {
     let schema = json!({ "$ref": format!("#/components/schemas/{}", method.output) });
-    let content = if method.streams {
+    let has_table =
+        input.fields.iter().any(|field| field.name == "format" && field.values.iter().any(|v| v == "csv"));
+    let mut content = if method.streams {
         json!({
             "text/event-stream": { "schema": { "type": "string",
                 "description": "Server-sent events; each `data` is one item." } },
@@ -141,6 +171,9 @@ fn responses(method: &Method) -> Value {
     } else {
         json!({ "application/json": { "schema": schema } })
     };
+    if has_table {
+        content["text/csv"] = json!({ "schema": { "type": "string", "description": "With `format=csv`." } });
+    }
     let problem =
         json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } });
     json!({

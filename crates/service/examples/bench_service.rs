@@ -28,7 +28,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
-use service::{Service, Settings, tls};
+use service::{Keep, Service, Settings, tls};
+use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +56,7 @@ struct Served {
     admin: Client,
     address: SocketAddr,
     config: Arc<ClientConfig>,
+    _folder: TempDir,
 }
 
 async fn serve(jobs: usize, streams: usize) -> Served {
@@ -80,7 +82,8 @@ async fn serve(jobs: usize, streams: usize) -> Served {
     let settings =
         Settings { rate: 1_000_000, burst: 1_000_000, streams: streams + 1, ..Settings::default() };
     let stop = CancellationToken::new();
-    let service = Service::start(&admin, &nobody, settings, &stop);
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(&admin, &nobody, settings, &Keep::in_folder(folder.path()), &stop);
     service.ready().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -91,7 +94,7 @@ async fn serve(jobs: usize, streams: usize) -> Served {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
-    Served { admin, address, config }
+    Served { admin, address, config, _folder: folder }
 }
 
 impl Served {

@@ -56,9 +56,9 @@ impl Right {
         Self { verb, group: "", resource, subresource, namespace: namespace.to_owned() }
     }
 
-    /// Reading a path that is no resource, e.g. `/metrics`.
-    pub fn on_path(path: &'static str) -> Self {
-        Self { verb: "get", group: "", resource: path, subresource: "", namespace: String::new() }
+    /// A verb on a path that is no resource, e.g. `get` on `/metrics`.
+    pub fn on_path(verb: &'static str, path: &'static str) -> Self {
+        Self { verb, group: "", resource: path, subresource: "", namespace: String::new() }
     }
 }
 

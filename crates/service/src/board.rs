@@ -5,12 +5,13 @@
 //! the history no longer reaches back, has to start again. So slow readers cost nothing.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use jobs::rerun::{self, How};
 use jobs::{Kind, view};
 use kube::api::DynamicObject;
 use tokio::sync::watch;
@@ -27,7 +28,7 @@ pub type Key = (Kind, String, String);
 pub type AgeKey = (Reverse<Option<Timestamp>>, String, String, Kind);
 
 /// A job's row, ready to be shown.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The kind.
     pub kind: Kind,
@@ -39,6 +40,12 @@ pub struct Entry {
     pub labels: BTreeMap<String, String>,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// When it was first allowed to run, or last resumed.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub finished: Option<Timestamp>,
+    /// The job that it repeats or was copied from.
+    pub origin: Option<(How, String)>,
     /// All texts that a search looks into, in lower case.
     pub search: String,
 }
@@ -47,11 +54,20 @@ impl Entry {
     /// Computes it from a job.
     pub fn of(object: &DynamicObject) -> Self {
         let row = view::row(object);
+        let origin = rerun::origin(object).map(|(how, name)| (how, name.to_owned()));
         let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
+        let (started, finished) = (row.started, row.finished);
         let row = row::of(row);
         let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
         let search = texts.map(|text| text.to_lowercase()).join("\n");
-        Self { kind, json: serde_json::to_vec(&row).unwrap_or_default().into(), labels, created, search, row }
+        let json = json(&row);
+        Self { kind, json, labels, created, started, finished, origin, search, row }
+    }
+
+    /// Returns it with another place in its queue.
+    fn placed(&self, queue_position: Option<i32>) -> Self {
+        let row = JobRow { queue_position, ..self.row.clone() };
+        Self { json: json(&row), row, ..self.clone() }
     }
 
     /// Which job it is.
@@ -63,6 +79,10 @@ impl Entry {
     pub fn age_key(&self) -> AgeKey {
         (Reverse(self.created), self.row.namespace.clone(), self.row.name.clone(), self.kind)
     }
+}
+
+fn json(row: &JobRow) -> Bytes {
+    serde_json::to_vec(row).unwrap_or_default().into()
 }
 
 /// A change: the job's new entry, or `None` if it is gone.
@@ -79,6 +99,8 @@ struct State {
     by_age: BTreeMap<AgeKey, Arc<Entry>>,
     /// The number of jobs in each namespace, by kind.
     namespaces: BTreeMap<(Kind, String), usize>,
+    /// The places of waiting jobs in their queues, by UID.
+    positions: HashMap<String, i32>,
     sequence: u64,
     changes: VecDeque<Change>,
 }
@@ -108,8 +130,28 @@ impl Default for Board {
 impl Board {
     /// Takes in a job's entry.
     pub fn put(&self, entry: Arc<Entry>) {
-        let key = entry.key();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let position = state.positions.get(&entry.row.uid).copied();
+        let entry = if position.is_some() { Arc::new(entry.placed(position)) } else { entry };
+        self.put_in(&mut state, entry);
+    }
+
+    /// Takes in the places of all jobs that wait in a queue, by UID.
+    pub fn place(&self, positions: HashMap<String, i32>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let moved = |entry: &Arc<Entry>| {
+            let position = positions.get(&entry.row.uid).copied();
+            (entry.row.queue_position != position).then(|| Arc::new(entry.placed(position)))
+        };
+        let moved: Vec<Arc<Entry>> = state.by_key.values().filter_map(moved).collect();
+        state.positions = positions;
+        for entry in moved {
+            self.put_in(&mut state, entry);
+        }
+    }
+
+    fn put_in(&self, state: &mut State, entry: Arc<Entry>) {
+        let key = entry.key();
         let before = state.by_key.insert(key.clone(), entry.clone());
         if before.as_ref().is_some_and(|before| *before == entry) {
             return;
@@ -121,7 +163,7 @@ impl Board {
             None => *state.namespaces.entry((key.0, key.1.clone())).or_default() += 1,
         }
         state.by_age.insert(entry.age_key(), entry.clone());
-        self.note(&mut state, key, Some(entry));
+        self.note(state, key, Some(entry));
     }
 
     /// Removes a job.
@@ -153,6 +195,11 @@ impl Board {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns a job.
+    pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.read().by_key.get(key).cloned()
+    }
+
     /// Returns the number of jobs.
     pub fn len(&self) -> usize {
         self.read().by_key.len()
@@ -161,6 +208,11 @@ impl Board {
     /// Returns the namespaces with jobs, by kind.
     pub fn namespaces(&self) -> Vec<(Kind, String)> {
         self.read().namespaces.keys().cloned().collect()
+    }
+
+    /// Returns the number of jobs of a kind in a namespace.
+    pub fn count(&self, kind: Kind, namespace: &str) -> usize {
+        self.read().namespaces.get(&(kind, namespace.to_owned())).copied().unwrap_or(0)
     }
 
     /// Visits jobs from the newest to the oldest, those after a place if one is given, until `visit` returns `false`.
@@ -271,6 +323,28 @@ mod tests {
         assert!(board.changes(0).is_none());
         assert!(board.changes(1).is_some());
         assert!(board.changes(u64::MAX - 1).is_none(), "a position that has not been reached");
+    }
+
+    #[test]
+    fn a_place_in_a_queue_is_shown_while_the_job_has_it() {
+        let board = Board::default();
+        let object = json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": { "name": "a", "namespace": "team", "uid": "u" }, "spec": {} });
+        let waiting = Arc::new(Entry::of(&serde_json::from_value(object).unwrap()));
+        let shown = || {
+            let entry = board.get(&waiting.key()).unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&entry.json).unwrap();
+            (entry.row.queue_position, json["queuePosition"].as_i64())
+        };
+        board.place(HashMap::from([("u".to_owned(), 3)]));
+        board.put(waiting.clone());
+        assert_eq!(shown(), (Some(3), Some(3)), "the place was known before the job");
+        let (position, _) = board.snapshot(|_| true);
+        board.place(HashMap::from([("u".to_owned(), 2), ("other".to_owned(), 1)]));
+        assert_eq!(shown(), (Some(2), Some(2)));
+        assert_eq!(board.changes(position).unwrap().1.len(), 1, "streams get it");
+        board.place(HashMap::new());
+        assert_eq!(shown(), (None, None));
     }
 
     #[test]

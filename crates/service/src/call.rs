@@ -8,12 +8,14 @@ use std::time::Duration;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use http::{HeaderMap, StatusCode};
 use jobs::Kind;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Interval};
 
 use crate::access::Right;
+use crate::audit::{self, About};
 use crate::contract::{Addressed, Method};
 use crate::filter;
 use crate::identity::Caller;
+use crate::interval::every;
 use crate::limits::Place;
 use crate::metrics::Open;
 use crate::problem::Problem;
@@ -43,8 +45,13 @@ where
     measured(service, method, async {
         let caller = service.identity.of(headers).await?;
         service.limits.request(&caller.user)?;
-        permitted(service, &caller, method, &Address::of(&request)?).await?;
-        run(service.clone(), caller, request).await
+        let address = Address::of(&request)?;
+        // On the heap: the futures of some methods are large, and each step around them would hold a copy.
+        let work = Box::pin(async {
+            permitted(service, &caller, method, &address).await?;
+            run(service.clone(), caller.clone(), request).await
+        });
+        recorded(service, method, &caller, &address, work).await
     })
     .await
 }
@@ -72,8 +79,12 @@ where
         service.limits.request(&caller.user)?;
         let place = service.limits.stream(&caller.user)?;
         let address = Address::of(&request)?;
-        permitted(service, &caller, method, &address).await?;
-        let items = run(service.clone(), caller.clone(), request).await?.boxed();
+        // On the heap: the futures of some methods are large, and each step around them would hold a copy.
+        let work = Box::pin(async {
+            permitted(service, &caller, method, &address).await?;
+            run(service.clone(), caller.clone(), request).await
+        });
+        let items = recorded(service, method, &caller, &address, work).await?.boxed();
         let guard = Guard {
             recheck: every(service.settings.recheck),
             open: service.metrics.stream(method.name),
@@ -86,6 +97,20 @@ where
         Ok(guarded(items, guard).boxed())
     })
     .await
+}
+
+/// Does the work of a call, and records it in the audit log if the log has calls of this method.
+async fn recorded<A>(
+    service: &Service,
+    method: &'static Method,
+    caller: &Caller,
+    address: &Address,
+    work: impl Future<Output = Result<A, Problem>>,
+) -> Result<A, Problem> {
+    match audit::is_recorded(method, service.keep.audit_reads) {
+        true => audit::recorded(&service.kept, method, caller, address.about(method), work).await,
+        false => work.await,
+    }
 }
 
 async fn measured<T>(
@@ -107,6 +132,7 @@ async fn measured<T>(
 struct Address {
     namespace: String,
     kinds: Vec<Kind>,
+    name: String,
 }
 
 impl Address {
@@ -120,7 +146,20 @@ impl Address {
             proper("name", name)?;
         }
         let kinds: Result<Vec<Kind>, Problem> = request.kinds().into_iter().map(filter::kind).collect();
-        Ok(Self { namespace: namespace.to_owned(), kinds: kinds? })
+        let name = request.name().unwrap_or_default().to_owned();
+        Ok(Self { namespace: namespace.to_owned(), kinds: kinds?, name })
+    }
+
+    /// What the audit log records of it.
+    fn about(&self, method: &Method) -> About {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.plural()).collect();
+        let resource = if method.access_resource == "jobs" {
+            kinds.join(",")
+        } else {
+            method.access_resource.to_owned()
+        };
+        About { resource, namespace: some(&self.namespace), name: some(&self.name) }
     }
 }
 
@@ -150,6 +189,10 @@ async fn permitted(
 ) -> Result<(), Problem> {
     if method.access_verb.is_empty() {
         return Ok(());
+    }
+    if method.access_resource.starts_with('/') {
+        let right = Right::on_path(method.access_verb, method.access_resource);
+        return service.access.require(caller, right, method.access_resource).await;
     }
     if address.namespace.is_empty() {
         return Err(Problem::invalid("namespace", "is missing", "name the namespace"));
@@ -214,13 +257,6 @@ fn guarded<A: Send + 'static>(
             }
         }
     })
-}
-
-/// An interval whose first tick is not at once.
-pub fn every(period: Duration) -> Interval {
-    let mut interval = interval_at(Instant::now() + period, period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }
 
 #[cfg(test)]

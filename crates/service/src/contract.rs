@@ -21,7 +21,7 @@ pub const FIELDS: &str = include_str!(concat!(env!("OUT_DIR"), "/fields.txt"));
 pub struct Method {
     /// Its name, e.g. `ListJobs`.
     pub name: &'static str,
-    /// `GET`, `POST` or `DELETE`.
+    /// `GET`, `POST`, `PUT` or `DELETE`.
     pub verb: &'static str,
     /// The path over REST; `{field}` is a field of the request.
     pub path: &'static str,
@@ -90,8 +90,13 @@ pub trait Answer<M>: Send + 'static {
     /// Returns the message.
     fn message(self) -> M;
 
-    /// Returns the message in JSON.
+    /// Returns the message as REST sends it: in JSON, unless it has another content type.
     fn json(&self) -> Vec<u8>;
+
+    /// The content type of an answer over REST.
+    fn content_type(&self) -> &'static str {
+        "application/json"
+    }
 
     /// The name of this item in a stream of server-sent events.
     fn event(&self) -> &str {

@@ -10,6 +10,8 @@ use crate::problem::Problem;
 
 /// The longest text to search for.
 const LONGEST_TEXT: usize = 256;
+/// The most names.
+const MOST_NAMES: usize = 100;
 
 /// The filter as sent.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +20,8 @@ pub struct Sent<'a> {
     pub namespace: &'a str,
     /// The kinds, or empty for all.
     pub kinds: &'a [String],
+    /// The names, or empty for all.
+    pub names: &'a [String],
     /// Phases or reasons.
     pub phases: &'a [String],
     /// The owner.
@@ -39,6 +43,7 @@ pub struct Filter {
     pub namespace: String,
     /// The kinds.
     pub kinds: Vec<Kind>,
+    names: Vec<String>,
     phases: Vec<String>,
     owner: String,
     since: Option<Timestamp>,
@@ -62,9 +67,14 @@ impl Filter {
             let fault = format!("is longer than {LONGEST_TEXT} bytes");
             return Err(Problem::invalid("q", fault, "search for less"));
         }
+        if sent.names.len() > MOST_NAMES {
+            let fault = format!("has {} names", sent.names.len());
+            return Err(Problem::invalid("names", fault, format!("send at most {MOST_NAMES}")));
+        }
         Ok(Self {
             namespace: sent.namespace.to_owned(),
             kinds,
+            names: sent.names.to_vec(),
             phases: sent.phases.to_vec(),
             owner: sent.owner.to_owned(),
             since: moment("since", sent.since)?,
@@ -79,7 +89,8 @@ impl Filter {
 
     /// Whether it selects by more than namespace and kind.
     pub fn is_narrow(&self) -> bool {
-        !self.phases.is_empty()
+        !self.names.is_empty()
+            || !self.phases.is_empty()
             || !self.owner.is_empty()
             || self.since.is_some()
             || self.until.is_some()
@@ -104,6 +115,7 @@ impl Filter {
             self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
         };
         self.covers(entry.kind, &row.namespace)
+            && (self.names.is_empty() || self.names.contains(&row.name))
             && (self.phases.is_empty() || self.phases.iter().any(is_in))
             && (self.owner.is_empty() || self.owner == row.owner)
             && entry.created.map_or(self.since.is_none() && self.until.is_none(), in_time)
@@ -132,7 +144,11 @@ pub fn kind(text: &str) -> Result<Kind, Problem> {
         })
 }
 
-fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Problem> {
+/// Reads a moment; `None` if it is not given.
+///
+/// # Errors
+/// 422 with the field.
+pub fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -158,6 +174,7 @@ mod tests {
     #[test]
     fn each_part_of_the_filter_selects() {
         let (queued, failed) = (["queued".to_owned()], ["Failed".to_owned()]);
+        let (named, other) = (["ResNet".to_owned()], ["bert".to_owned()]);
         let (mpi, tf) = (["MPIJob".to_owned()], ["tfjobs".to_owned()]);
         let all = Sent::default();
         let table = [
@@ -166,6 +183,8 @@ mod tests {
             (Sent { namespace: "other", ..all.clone() }, false),
             (Sent { kinds: &mpi, ..all.clone() }, true),
             (Sent { kinds: &tf, ..all.clone() }, false),
+            (Sent { names: &named, ..all.clone() }, true),
+            (Sent { names: &other, ..all.clone() }, false),
             (Sent { phases: &queued, ..all.clone() }, true),
             (Sent { phases: &failed, ..all.clone() }, false),
             (Sent { owner: "jane", ..all.clone() }, true),

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::operation;
 use crate::problem::Problem;
 
 /// How long an accepted token is not reviewed again.
@@ -30,6 +31,9 @@ const MOST_TOKENS: usize = 4096;
 const REVIEWS: usize = 32;
 /// The longest token: larger ones are not reviewed.
 const LONGEST_TOKEN: usize = 16 << 10;
+
+/// Kubernetes' header for the id of a request in its audit log.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The digest of a token, or of an identity.
 pub type Digest = [u8; 32];
@@ -48,7 +52,8 @@ pub struct Caller {
     pub id: Digest,
     /// A client that acts as the caller.
     pub client: Client,
-    authorization: HeaderValue,
+    /// The caller's authorization.
+    pub authorization: HeaderValue,
 }
 
 impl fmt::Debug for Caller {
@@ -102,7 +107,11 @@ impl Identity {
         self.caller(&caller.authorization).await
     }
 
-    async fn caller(&self, authorization: &HeaderValue) -> Result<Arc<Caller>, Problem> {
+    /// Returns the caller with this authorization.
+    ///
+    /// # Errors
+    /// As [`Identity::of`].
+    pub async fn caller(&self, authorization: &HeaderValue) -> Result<Arc<Caller>, Problem> {
         let refused =
             || Problem::unauthenticated("the bearer token is invalid, expired or meant for another audience");
         let token = bearer(authorization).filter(|token| token.len() <= LONGEST_TOKEN).ok_or_else(refused)?;
@@ -186,6 +195,11 @@ fn acting(nobody: &Client, authorization: &HeaderValue) -> Client {
     let namespace = nobody.default_namespace().to_owned();
     let send = tower::service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
+        // The API server's own audit log then has the same id.
+        if let Some(id) = operation::current().and_then(|operation| HeaderValue::from_str(&operation.id).ok())
+        {
+            request.headers_mut().insert(AUDIT_ID, id);
+        }
         let nobody = nobody.clone();
         async move { nobody.send(request).await }
     });

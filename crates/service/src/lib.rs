@@ -11,22 +11,40 @@
 //!                                                        watch ──▶ board
 //! ```
 //!
+//! A browser's session becomes the bearer token of its request before these steps ([`browser`]). The dashboard is files that
+//! anybody may read ([`dashboard`]).
+//!
 //! The service acts as its caller: requests to the cluster carry the caller's own token. Its own account watches jobs
 //! for the board, and reviews tokens and permissions; it can do nothing else.
 
 pub mod contract;
+mod fault;
 mod json;
 mod problem;
 
+mod operation;
+mod store;
+
 mod access;
+mod audit;
 mod identity;
+mod interval;
 mod limits;
 mod metrics;
 
 mod board;
 mod filter;
+mod recorder;
 mod row;
+mod samples;
+mod seen;
 mod watch;
+
+mod collector;
+mod ledger;
+mod pods;
+mod queues;
+mod upkeep;
 
 mod service;
 
@@ -37,11 +55,21 @@ mod adapters;
 mod grpc;
 mod rest;
 
+mod browser;
+mod dashboard;
+mod origin;
+mod page;
+mod session;
+mod signin;
+
 mod pages;
 mod server;
 pub mod tls;
 
 pub use adapters::METHODS;
+pub use methods::record as record_admissions;
+pub use origin::Origin;
 pub use problem::Problem;
 pub use server::serve;
 pub use service::{Service, Settings};
+pub use store::{Keep, Outgoing, Retention, STORE_URL, store_url};

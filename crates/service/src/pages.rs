@@ -1,26 +1,24 @@
-//! All paths together: the methods over REST and gRPC, and what is not about jobs: health, metrics, the contract.
+//! All paths together: the methods over REST and gRPC, and what is not about jobs: the dashboard, signing in, health,
+//! metrics, the contract.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::routing::get;
+use axum::middleware;
+use axum::routing::{get, post};
 use futures::FutureExt as _;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tonic_health::ServingStatus;
 
 use crate::access::Right;
-use crate::adapters;
 use crate::contract::training_server::TrainingServer;
 use crate::contract::{DESCRIPTORS, DOCS, OPENAPI};
-use crate::grpc;
 use crate::problem::Problem;
 use crate::rest::{refuse, respond};
 use crate::service::Service;
-
-/// What the page at `/docs` may load: its own styles.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+use crate::{adapters, browser, dashboard, grpc, page, signin};
 
 /// Returns the router of everything that the service serves.
 ///
@@ -40,24 +38,40 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
     });
     let metrics = service.clone();
     let readiness = service.clone();
+    let policy = dashboard::policy(&service.settings.frame_ancestors);
     Ok(adapters::routes(service)
+        .route("/metrics", get(move |headers: HeaderMap| show_metrics(metrics.clone(), headers)))
+        .route("/session", get(signin::session).with_state(service.clone()))
+        .route("/signout", post(signin::sign_out).with_state(service.clone()))
+        .route_layer(middleware::from_fn_with_state(service.clone(), browser::identify))
+        .route("/signin", get(signin::sign_in).post(signin::sign_in).with_state(service.clone()))
         .route("/healthz", get(|| async { respond(StatusCode::OK, TEXT, "ok\n".into()) }))
         .route("/readyz", get(move || readyz(readiness.clone())))
-        .route("/metrics", get(move |headers: HeaderMap| show_metrics(metrics.clone(), headers)))
         .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
-        .route("/docs", get(|| async { docs() }))
+        .route("/docs", get(|| async { page::of(StatusCode::OK, DOCS.to_owned()) }))
         .route_service("/training.v1.Training/{method}", training)
         .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
         .route_service("/grpc.health.v1.Health/{method}", health)
         .method_not_allowed_fallback(|request: Request| async move { refuse(&wrong_method(&request)) })
-        .fallback(|request: Request| async move { refuse(&no_such_path(&request)) }))
+        .fallback(move |request: Request| async move { other(&request, &policy) }))
+}
+
+/// A file or page of the dashboard, or nothing.
+fn other(request: &Request, policy: &HeaderValue) -> Response<Body> {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let found = reads.then(|| dashboard::serve(request.uri().path(), request.headers(), policy)).flatten();
+    found.unwrap_or_else(|| refuse(&no_such_path(request)))
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 async fn readyz(service: Arc<Service>) -> Response<Body> {
     match service.ready().now_or_never() {
-        Some(()) => respond(StatusCode::OK, TEXT, "ok\n".into()),
+        // What needs no store goes on without it, so this replica stays ready.
+        Some(()) => match service.kept.trouble() {
+            None => respond(StatusCode::OK, TEXT, "ok\n".into()),
+            Some(trouble) => respond(StatusCode::OK, TEXT, format!("ok\nstore: {trouble}\n").into()),
+        },
         None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the jobs are not read yet\n".into()),
     }
 }
@@ -65,7 +79,7 @@ async fn readyz(service: Arc<Service>) -> Response<Body> {
 async fn show_metrics(service: Arc<Service>, headers: HeaderMap) -> Response<Body> {
     let allowed = async {
         let caller = service.identity.of(&headers).await?;
-        match service.access.may(&caller, Right::on_path("/metrics")).await? {
+        match service.access.may(&caller, Right::on_path("get", "/metrics")).await? {
             true => Ok(()),
             false => {
                 let message = format!("User '{}' lacks 'get' permission for /metrics", caller.user);
@@ -81,12 +95,6 @@ async fn show_metrics(service: Arc<Service>, headers: HeaderMap) -> Response<Bod
         }
         Err(problem) => refuse(&problem),
     }
-}
-
-fn docs() -> Response<Body> {
-    let mut page = respond(StatusCode::OK, "text/html; charset=utf-8", DOCS.into());
-    page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    page
 }
 
 fn shown(request: &Request) -> String {

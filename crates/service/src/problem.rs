@@ -2,7 +2,7 @@
 //! gRPC.
 
 use http::StatusCode;
-use jobs::{Class, Error};
+use jobs::{ADMISSION_UNAVAILABLE, Class, Error};
 use prost::Message;
 
 use crate::contract;
@@ -180,10 +180,36 @@ impl From<Error> for Problem {
                 fix: problem.hint.clone(),
             });
         }
-        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-            problem.retry_after_seconds = 1;
-        }
+        problem.retry_after_seconds = match error.reason() {
+            // The request has been repeated for a while already.
+            ADMISSION_UNAVAILABLE => 5,
+            _ if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => 1,
+            _ => 0,
+        };
         problem
+    }
+}
+
+impl From<history::Error> for Problem {
+    fn from(error: history::Error) -> Self {
+        use history::Error as Store;
+        let (reason, message) = match &error {
+            Store::Invalid(fault) => return Problem::invalid("", fault.clone(), ""),
+            Store::Locked => ("StoreLocked", "the store is locked by another writer"),
+            Store::Timeout => ("StoreTimeout", "the store did not answer in time"),
+            Store::Unavailable(_) => ("StoreUnavailable", "the store cannot be reached"),
+            Store::Full(_) => ("StoreFull", "the store is full"),
+            Store::TooNew { .. } => ("StoreTooNew", "the store belongs to a newer version of the service"),
+            Store::Damaged(_) | Store::Database(_) => ("StoreDamaged", "the store cannot be read or written"),
+        };
+        // The details may name places and addresses of the service.
+        tracing::warn!(%error, "the store failed");
+        let problem = Problem::unavailable(message).because(reason);
+        match error.class() {
+            history::error::Class::Retry => problem,
+            _ => Problem { retry_after_seconds: 30, ..problem }
+                .hint("ask an administrator of the cluster to look at the store of the training service"),
+        }
     }
 }
 
@@ -193,7 +219,12 @@ fn status_of(error: &Error) -> (StatusCode, &'static str) {
         (Class::Quota, "TooManyRequests") => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
         (
             Class::Error,
-            "Unreachable" | "BrokenStream" | "ServiceUnavailable" | "ServerTimeout" | "Timeout",
+            "Unreachable"
+            | "BrokenStream"
+            | "ServiceUnavailable"
+            | "ServerTimeout"
+            | "Timeout"
+            | ADMISSION_UNAVAILABLE,
         ) => (StatusCode::SERVICE_UNAVAILABLE, "Unavailable"),
         (Class::Error, "BadRequest") => (StatusCode::BAD_REQUEST, "Usage"),
         (Class::Error, _) => (StatusCode::BAD_GATEWAY, "Error"),
@@ -233,6 +264,7 @@ mod tests {
             (refused(Class::Conflict, "NotEnded"), 409, tonic::Code::FailedPrecondition),
             (refused(Class::Invalid, "Invalid"), 422, tonic::Code::InvalidArgument),
             (refused(Class::Error, "InternalError"), 502, tonic::Code::Unavailable),
+            (refused(Class::Error, ADMISSION_UNAVAILABLE), 503, tonic::Code::Unavailable),
             (Error::Unreachable { detail: "x".to_owned() }.into(), 503, tonic::Code::Unavailable),
         ];
         for (problem, status, code) in table {

@@ -20,7 +20,9 @@ use tokio::time::Interval;
 
 use crate::call;
 use crate::contract::{Addressed, Answer, Field, FieldKind, Method};
+use crate::fault;
 use crate::identity::Caller;
+use crate::interval::every;
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -55,7 +57,7 @@ where
         call::unary(service, method, &headers, message, run).await
     };
     match answered.await {
-        Ok(answer) => respond(StatusCode::OK, "application/json", answer.json().into()),
+        Ok(answer) => respond(StatusCode::OK, answer.content_type(), answer.json().into()),
         Err(problem) => refuse(&problem),
     }
 }
@@ -83,7 +85,7 @@ where
     };
     match answered.await {
         Ok(items) => {
-            let frames = frames(items, framing, call::every(service.settings.heartbeat));
+            let frames = frames(items, framing, every(service.settings.heartbeat));
             respond(StatusCode::OK, framing.content_type(), Body::from_stream(frames))
         }
         Err(problem) => refuse(&problem),
@@ -125,8 +127,8 @@ async fn read<Q: DeserializeOwned>(method: &Method, request: Request) -> Result<
     message.retain(|_, value| !value.is_null());
     let message = serde_path_to_error::deserialize(Value::Object(message)).map_err(|error| {
         let path = error.path().to_string();
-        let path = if path == "." { "" } else { &path };
-        Problem::usage(path, error.inner().to_string(), "see /docs for the fields of this request")
+        let (fault, fix) = fault::in_words(&error.inner().to_string());
+        Problem::usage(if path == "." { "" } else { &path }, fault, fix)
     })?;
     Ok((parts.headers, message))
 }
@@ -250,7 +252,8 @@ fn typed(field: &Field, text: String) -> Result<Value, Problem> {
     }
 }
 
-fn decoded(text: &str, in_query: bool) -> Result<String, Problem> {
+/// Decodes a part of a path, or of a query or form.
+pub fn decoded(text: &str, in_query: bool) -> Result<String, Problem> {
     let text = if in_query { text.replace('+', " ") } else { text.to_owned() };
     let decoded = percent_decode_str(&text).decode_utf8();
     decoded

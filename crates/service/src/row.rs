@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jobs::view;
 use kube::api::DynamicObject;
+use serde::Serialize;
 
 use crate::contract::{JobRow, Progress, WorkerCounts};
 
@@ -29,6 +30,7 @@ pub fn of(row: view::Row) -> JobRow {
         started: time(row.started),
         finished: time(row.finished),
         gpus: count(row.gpus),
+        queue_position: row.queue.as_ref().and_then(|queue| queue.position).map(count),
         queue: row.queue.map(|queue| queue.name).unwrap_or_default(),
         progress: progress.map(|progress| Progress {
             percent: progress.percent.map_or(0, i32::from),
@@ -36,6 +38,16 @@ pub fn of(row: view::Row) -> JobRow {
         }),
         deleting: row.deleting,
     }
+}
+
+/// The word of an enumeration's value, as in JSON.
+pub fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
+}
+
+/// Who can remove a cause; empty if there is none.
+pub fn actor(cause: &str) -> String {
+    if cause.is_empty() { String::new() } else { word(view::actor(cause)) }
 }
 
 /// A time in RFC 3339; empty if there is none.

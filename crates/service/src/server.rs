@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use connections::{Slot, Slots};
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -12,18 +13,21 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::browser::Peer;
+use crate::operation::Operation;
 use crate::pages;
 use crate::service::Service;
 
-/// The most connections.
+/// The most connections, and the most of one peer: a proxy may bring those of many people.
 const CONNECTIONS: usize = 4096;
+const CONNECTIONS_OF_PEER: usize = 2048;
 /// How long a client may take for the handshake and its first request's head, and for the head of each request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of HTTP/2 pings, and how long the peer may take to answer one.
@@ -58,36 +62,46 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let router = pages::router(&service)?;
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let slots = Slots::new(CONNECTIONS, CONNECTIONS_OF_PEER);
     let connections = TaskTracker::new();
     loop {
-        // A connection beyond the limit waits in the kernel's queue.
-        let accepted = async {
-            let place = places.clone().acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            accepted = accepted => accepted,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        let Some(slot) = slots.take(address.ip()) else {
+            tracing::debug!(%address, "no room for a connection");
+            continue;
+        };
         // Events of a stream are small and must not wait for one another.
         let _ = stream.set_nodelay(true);
         let (tls, router, stop) = (tls.clone(), router.clone(), stop.clone());
         connections.spawn(async move {
-            let _place = place;
-            let deadline = Instant::now() + HEAD_TIMEOUT;
-            match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-                Ok(Ok(stream)) => converse(stream, router, stop, deadline).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                Err(_) => tracing::debug!("a TLS handshake timed out"),
+            let conversation = async {
+                let deadline = Instant::now() + HEAD_TIMEOUT;
+                match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let is_verified = stream.get_ref().1.peer_certificates().is_some();
+                        let peer = Peer { address, is_verified };
+                        converse(stream, (peer, &slot), router, stop, deadline).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(_) => tracing::debug!("a TLS handshake timed out"),
+                }
+            };
+            tokio::select! {
+                () = conversation => {}
+                () = slot.displaced() => {
+                    tracing::debug!(%address, "closed a silent connection to make room for another");
+                }
             }
         });
     }
@@ -97,15 +111,21 @@ pub async fn serve(
 }
 
 /// Serves requests on a connection; the first must have come by `deadline`.
-async fn converse<S>(stream: S, router: Router, stop: CancellationToken, deadline: Instant)
-where
+async fn converse<S>(
+    stream: S,
+    (peer, slot): (Peer, &Slot),
+    router: Router,
+    stop: CancellationToken,
+    deadline: Instant,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(Notify::new());
     let asking = asked.clone();
-    let service = router.map_request(move |request: Request<Incoming>| {
+    let service = tower::service_fn(move |mut request: Request<Incoming>| {
         asking.notify_one();
-        request.map(Body::new)
+        request.extensions_mut().insert(peer);
+        Operation::new(Some(peer.address)).answer(router.clone().oneshot(request.map(Body::new)))
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -127,7 +147,10 @@ where
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
-            () = asked.notified(), if !was_asked => was_asked = true,
+            () = asked.notified(), if !was_asked => {
+                was_asked = true;
+                slot.keep();
+            }
             () = stop.cancelled(), if !ends => {
                 connection.as_mut().graceful_shutdown();
                 ends = true;

@@ -3,15 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller_runtime::supervision::{Health, supervise};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::board::Board;
+use crate::collector::Collector;
 use crate::identity::Identity;
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::watch::Watches;
+use crate::origin::Origin;
+use crate::pods;
+use crate::queues;
+use crate::recorder::Recorder;
+use crate::samples::{self, Samples};
+use crate::session::Sessions;
+use crate::store::{Keep, Kept};
+use crate::upkeep;
+use crate::watch::{Listeners, Watches};
 
 /// How the service is set up.
 #[derive(Clone, Debug)]
@@ -25,8 +36,20 @@ pub struct Settings {
     pub burst: u32,
     /// Open streams of one user.
     pub streams: usize,
+    /// Whether to believe a proxy on this machine that passes on its users' tokens. Proxies with a client certificate
+    /// of the authority that TLS is set up with are believed anyway.
+    pub trusts_loopback: bool,
+    /// Origins of pages that may change something by a session, besides the address that the browser asks.
+    pub origins: Vec<Origin>,
+    /// Origins of pages that may embed the dashboard's.
+    pub frame_ancestors: Vec<Origin>,
     /// The interval of heartbeats in streams.
     pub heartbeat: Duration,
+    /// How often the usage of running jobs' pods is sampled.
+    pub sample: Duration,
+    /// How long a creation is repeated that the cluster's admission webhooks do not answer about. The longest call is
+    /// longer by what a webhook may take.
+    pub admission: Duration,
     /// How often an open stream's token and permissions are checked.
     pub recheck: Duration,
 }
@@ -38,10 +61,57 @@ impl Default for Settings {
             rate: 100,
             burst: 400,
             streams: 50,
+            trusts_loopback: false,
+            origins: Vec::new(),
+            frame_ancestors: Vec::new(),
             heartbeat: Duration::from_secs(15),
+            sample: Duration::from_secs(15),
+            admission: Duration::from_secs(12),
             recheck: Duration::from_secs(10),
         }
     }
+}
+
+/// Starts the watches, and what records them in the store.
+fn record(
+    own: &Client,
+    board: &Arc<Board>,
+    samples: &Arc<Samples>,
+    kept: &Kept,
+    keep: &Keep,
+    stop: &CancellationToken,
+) -> (Watches, Arc<Collector>) {
+    let (recorder, ledger) = (Arc::new(Recorder::default()), Arc::new(Ledger::default()));
+    let collector = Collector::new(own.clone(), board.clone(), kept.clone(), stop.clone());
+    let listeners = Listeners { recorder: recorder.clone(), samples: samples.clone() };
+    let watches = Watches::start(own, board, &listeners, stop);
+    queues::watch(own, board, stop);
+    let (pods, output) = (ledger.clone(), collector.clone());
+    pods::watch(own, stop, move |facts, gone| {
+        pods.hear(facts, gone);
+        output.hear(facts, gone);
+    });
+    let (health, stop, every) = (Health::default(), stop.clone(), keep.every);
+    let (board, kept, keep) = (board.clone(), kept.clone(), keep.clone());
+    tokio::spawn(async move {
+        tokio::join!(
+            supervise("recorder", &health, &stop, |scope| recorder.clone().run(
+                kept.clone(),
+                every,
+                scope.stop
+            )),
+            supervise("usage", &health, &stop, |scope| {
+                ledger.clone().run(board.clone(), kept.clone(), every, scope.stop)
+            }),
+            supervise("notifications", &health, &stop, |scope| {
+                upkeep::deliver(keep.clone(), kept.clone(), scope.stop)
+            }),
+            supervise("upkeep", &health, &stop, |scope| {
+                upkeep::maintain(keep.clone(), kept.clone(), scope.stop)
+            }),
+        )
+    });
+    (watches, collector)
 }
 
 /// The service.
@@ -50,33 +120,55 @@ pub struct Service {
     pub(crate) identity: Identity,
     pub(crate) access: Access,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
     pub(crate) board: Arc<Board>,
     pub(crate) watches: Watches,
+    pub(crate) samples: Arc<Samples>,
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) kept: Kept,
+    pub(crate) keep: Keep,
     /// Cancelled when the service stops: streams end.
     pub(crate) stop: CancellationToken,
 }
 
 impl Service {
     /// Creates it, and starts watching jobs. `own` is a client as the service's own account, `nobody` one without
-    /// credentials, to which callers' tokens are added.
-    pub fn start(own: &Client, nobody: &Client, settings: Settings, stop: &CancellationToken) -> Arc<Self> {
+    /// credentials, to which callers' tokens are added. `keep` is what outlives the jobs.
+    pub fn start(
+        own: &Client,
+        nobody: &Client,
+        settings: Settings,
+        keep: &Keep,
+        stop: &CancellationToken,
+    ) -> Arc<Self> {
         let board = Arc::new(Board::default());
-        let watches = Watches::start(own, &board, stop);
+        let (kept, samples) = (Kept::start(keep, stop), Arc::new(Samples::default()));
+        let (watches, collector) = record(own, &board, &samples, &kept, keep, stop);
+        let sampling =
+            samples::sample(own.clone(), board.clone(), samples.clone(), settings.sample, stop.clone());
+        tokio::spawn(sampling);
         Arc::new(Self {
             identity: Identity::new(own.clone(), nobody.clone(), settings.audiences.clone()),
             access: Access::new(own.clone()),
+            sessions: Sessions::default(),
             limits: Arc::new(Limits::new(settings.rate, settings.burst, settings.streams)),
             metrics: Metrics::default(),
             watches,
+            samples,
+            collector,
+            kept,
+            keep: keep.clone(),
             board,
             stop: stop.clone(),
             settings,
         })
     }
 
-    /// Returns once every MPIJob is known: from then on lists are complete.
+    /// Returns once every MPIJob is known: from then on lists are complete. Also waits until the store is open or it is
+    /// known that it cannot be opened now.
     pub async fn ready(&self) {
         self.watches.filled().await;
+        self.kept.tried().await;
     }
 }

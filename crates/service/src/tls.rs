@@ -10,11 +10,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair, KeyUsagePurpose,
 };
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +48,9 @@ pub enum Error {
     /// Key and certificate cannot be used.
     #[error("cannot use the certificate: {0}")]
     Use(#[from] rustls::Error),
+    /// The authority for proxies cannot be used.
+    #[error("cannot use the authority for proxies: {0}")]
+    Authority(#[from] VerifierBuilderError),
     /// A certificate cannot be made.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
@@ -59,6 +63,8 @@ pub struct Files {
     pub certificate: PathBuf,
     /// The key.
     pub key: PathBuf,
+    /// The authority of proxies that may pass on their users' tokens, if there are any. It is read once.
+    pub proxies: Option<PathBuf>,
 }
 
 /// Serves the newest certificate.
@@ -77,7 +83,8 @@ impl ResolvesServerCert for Newest {
 /// If the files cannot be used now; later, the last good certificate stays.
 pub fn from_files(files: Files, stop: CancellationToken) -> Result<TlsAcceptor, Error> {
     let newest = Arc::new(Newest(RwLock::new(Arc::new(read(&files)?))));
-    let acceptor = acceptor(newest.clone())?;
+    let proxies = files.proxies.as_deref().map(verifier).transpose()?;
+    let acceptor = acceptor(newest.clone(), proxies)?;
     let mut seen = written(&files);
     tokio::spawn(async move {
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
@@ -123,7 +130,7 @@ pub fn for_this_machine() -> Result<(TlsAcceptor, String), Error> {
     let private = PrivateKeyDer::try_from(key.serialize_der())
         .map_err(|detail| rustls::Error::General(detail.to_owned()))?;
     let key = certified(vec![certificate.der().clone()], private)?;
-    let acceptor = acceptor(Arc::new(Newest(RwLock::new(Arc::new(key)))))?;
+    let acceptor = acceptor(Arc::new(Newest(RwLock::new(Arc::new(key)))), None)?;
     Ok((acceptor, authority.pem()))
 }
 
@@ -139,28 +146,52 @@ fn valid(certificate: &mut CertificateParams) {
     certificate.not_after = (now + VALID).into();
 }
 
-fn acceptor(certificates: Arc<Newest>) -> Result<TlsAcceptor, Error> {
+fn acceptor(
+    certificates: Arc<Newest>,
+    proxies: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<TlsAcceptor, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_cert_resolver(certificates);
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = match proxies {
+        Some(proxies) => config.with_client_cert_verifier(proxies),
+        None => config.with_no_client_auth(),
+    };
+    let mut config = config.with_cert_resolver(certificates);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn read(files: &Files) -> Result<CertifiedKey, Error> {
-    let load =
-        |path: &Path| std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source });
-    let damaged = |path: &Path, detail: String| Error::Damaged { path: path.to_owned(), detail };
-    let chain: Result<Vec<CertificateDer<'static>>, _> =
-        CertificateDer::pem_slice_iter(&load(&files.certificate)?).collect();
-    let chain = chain.map_err(|error| damaged(&files.certificate, error.to_string()))?;
-    if chain.is_empty() {
-        return Err(damaged(&files.certificate, "it is empty".to_owned()));
+/// Returns what verifies the certificates of proxies. Other clients need none.
+fn verifier(authority: &Path) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(authority)? {
+        roots.add(certificate)?;
     }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    Ok(builder.allow_unauthenticated().build()?)
+}
+
+fn read(files: &Files) -> Result<CertifiedKey, Error> {
+    let chain = chain(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&load(&files.key)?);
     certified(chain, key.map_err(|error| damaged(&files.key, error.to_string()))?)
+}
+
+/// Reads the certificates in a file.
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain: Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(&load(path)?).collect();
+    let chain = chain.map_err(|error| damaged(path, error.to_string()))?;
+    if chain.is_empty() { Err(damaged(path, "it is empty".to_owned())) } else { Ok(chain) }
+}
+
+fn load(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+fn damaged(path: &Path, detail: String) -> Error {
+    Error::Damaged { path: path.to_owned(), detail }
 }
 
 fn certified(

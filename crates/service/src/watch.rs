@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller_runtime::cache::{Cache, Change, follow};
+use jiff::Timestamp;
 use jobs::Kind;
+use jobs::view::{self, Reported};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::TypeMeta;
@@ -15,6 +17,9 @@ use serde::{Deserialize, Deserializer};
 use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, Entry};
+use crate::recorder::Recorder;
+use crate::samples::Samples;
+use crate::seen::Seen;
 
 /// When to look again whether the cluster serves a kind: first, and at the latest.
 const SERVED_FIRST: Duration = Duration::from_secs(30);
@@ -25,6 +30,9 @@ const SERVED_LAST: Duration = Duration::from_secs(300);
 struct Reduced<const KIND: usize> {
     metadata: ObjectMeta,
     entry: Arc<Entry>,
+    /// What its program reported last.
+    reported: Option<Box<Reported>>,
+    seen: Arc<Seen>,
 }
 
 type MpiJob = Reduced<{ Kind::MpiJob as usize }>;
@@ -45,7 +53,12 @@ impl<const KIND: usize> Reduced<KIND> {
             resource_version: full.resource_version.clone(),
             ..ObjectMeta::default()
         };
-        Self { metadata, entry: Arc::new(Entry::of(object)) }
+        Self {
+            metadata,
+            entry: Arc::new(Entry::of(object)),
+            seen: Arc::new(Seen::of(object)),
+            reported: view::reported(object).map(Box::new),
+        }
     }
 }
 
@@ -97,6 +110,15 @@ impl<const KIND: usize> Resource for Reduced<KIND> {
     }
 }
 
+/// What changes of jobs are passed on to, besides the board.
+#[derive(Clone)]
+pub struct Listeners {
+    /// Keeps states and attempts.
+    pub recorder: Arc<Recorder>,
+    /// Keeps what programs report while they run.
+    pub samples: Arc<Samples>,
+}
+
 /// The watches.
 pub struct Watches {
     mpi: Cache<MpiJob>,
@@ -107,12 +129,17 @@ pub struct Watches {
 
 impl Watches {
     /// Starts watching until `stop`.
-    pub fn start(client: &Client, board: &Arc<Board>, stop: &CancellationToken) -> Self {
+    pub fn start(
+        client: &Client,
+        board: &Arc<Board>,
+        listeners: &Listeners,
+        stop: &CancellationToken,
+    ) -> Self {
         Self {
-            mpi: start(client, board, stop),
-            train: start(client, board, stop),
-            pytorch: start(client, board, stop),
-            tf: start(client, board, stop),
+            mpi: start(client, board, listeners, stop),
+            train: start(client, board, listeners, stop),
+            pytorch: start(client, board, listeners, stop),
+            tf: start(client, board, listeners, stop),
         }
     }
 
@@ -135,14 +162,29 @@ impl Watches {
 fn start<const KIND: usize>(
     client: &Client,
     board: &Arc<Board>,
+    listeners: &Listeners,
     stop: &CancellationToken,
 ) -> Cache<Reduced<KIND>> {
     let cache: Cache<Reduced<KIND>> = Cache::default();
-    let board = board.clone();
-    cache.on_change(stop, move |change: &Change<Reduced<KIND>>| match (&change.new, &change.old) {
-        (Some(job), _) => board.put(job.entry.clone()),
-        (None, Some(job)) => board.remove(&job.entry.key()),
-        (None, None) => {}
+    let (board, heard) = (board.clone(), listeners.clone());
+    cache.on_change(stop, move |change: &Change<Reduced<KIND>>| {
+        match (&change.new, &change.old) {
+            (Some(job), _) => {
+                if let Some(reported) = &job.reported {
+                    heard.samples.report(&job.entry.row.uid, reported, Timestamp::now());
+                }
+                board.put(job.entry.clone());
+            }
+            (None, Some(job)) => board.remove(&job.entry.key()),
+            (None, None) => {}
+        }
+        let seen = |job: &Option<Arc<Reduced<KIND>>>| job.as_ref().map(|job| job.seen.clone());
+        heard.recorder.hear(seen(&change.old).as_ref(), seen(&change.new).as_ref());
+    });
+    let (filled, recorder) = (cache.clone(), listeners.recorder.clone());
+    tokio::spawn(async move {
+        filled.filled().await;
+        recorder.filled(Reduced::<KIND>::JOBS);
     });
     let (followed, client, stop) = (cache.clone(), client.clone(), stop.clone());
     tokio::spawn(async move {

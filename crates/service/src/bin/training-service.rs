@@ -4,12 +4,17 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser};
+use history::notifications::address::{Network, Policy};
+use history::notifications::mail;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use service::tls::{self, Files};
-use service::{Service, Settings};
+use service::{Keep, Origin, Outgoing, Retention, Service, Settings};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -27,6 +32,20 @@ struct Flags {
     /// The file with the certificate's key, in PEM.
     #[arg(long, value_name = "FILE")]
     tls_key: PathBuf,
+    /// The file with the authority of proxies that pass on their users' tokens as x-forwarded-access-token, in PEM. A proxy
+    /// shows a client certificate of it; from others, the header is ignored.
+    #[arg(long, value_name = "FILE")]
+    proxy_client_ca: Option<PathBuf>,
+    /// Accept such a header from any program that connects from loopback, e.g. a proxy in the same pod.
+    #[arg(long)]
+    trust_proxy_on_loopback: bool,
+    /// An origin under which browsers reach this service, e.g. https://training.example.com, if a proxy changes the Host
+    /// header; repeatable.
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    origins: Vec<Origin>,
+    /// An origin whose pages may embed the dashboard; repeatable. None if not given.
+    #[arg(long = "frame-ancestor", value_name = "ORIGIN")]
+    frame_ancestors: Vec<Origin>,
     /// An audience that tokens must be for; the API server must accept it too. Its own if not given.
     #[arg(long = "audience", value_name = "NAME")]
     audiences: Vec<String>,
@@ -39,9 +58,116 @@ struct Flags {
     /// Open streams of one user.
     #[arg(long, value_name = "N", default_value_t = Settings::default().streams)]
     streams: usize,
+    #[command(flatten)]
+    store: StoreFlags,
+    #[command(flatten)]
+    outgoing: OutgoingFlags,
     /// The kubeconfig of the service's own account; the pod's account if not given.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+}
+
+/// What outlives the jobs.
+#[derive(Debug, Args)]
+struct StoreFlags {
+    /// The folder for everything that outlives jobs: a SQLite database and logs.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/training-service")]
+    store_directory: PathBuf,
+    /// The file with the URL of a PostgreSQL database in place of SQLite, or set ODH_TRAINING_STORE_URL.
+    #[arg(long, value_name = "FILE")]
+    store_url_file: Option<PathBuf>,
+    /// The folder of packed logs beside a PostgreSQL database; all replicas share it. Without one, logs stay in the
+    /// database.
+    #[arg(long, value_name = "DIRECTORY")]
+    log_directory: Option<PathBuf>,
+    /// Days for which the history of deleted jobs is kept.
+    #[arg(long, value_name = "N", default_value_t = 90)]
+    keep_history_days: u32,
+    /// Days for which usage is kept.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    keep_usage_days: u32,
+    /// Days for which logs are kept.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    keep_log_days: u32,
+    /// The maximum size of all logs in MiB, compressed; the oldest go first.
+    #[arg(long, value_name = "N", default_value_t = 10_240)]
+    keep_log_mib: u32,
+    /// Whether the audit log has reads too.
+    #[arg(long)]
+    audit_reads: bool,
+}
+
+/// Where notifications may go, and how they get there.
+#[derive(Debug, Args)]
+struct OutgoingFlags {
+    /// A range of addresses that webhooks may reach although they are not public: 10.0.0.0/8.
+    #[arg(long = "webhook-allow", value_name = "RANGE")]
+    webhook_allow: Vec<Network>,
+    /// Whether webhooks may be http.
+    #[arg(long)]
+    webhook_allow_http: bool,
+    /// The file with certificate authorities of webhooks and of the SMTP server, in PEM.
+    #[arg(long, value_name = "FILE")]
+    outgoing_ca: Option<PathBuf>,
+    /// The SMTP server for e-mails, as HOST:PORT.
+    #[arg(long, value_name = "HOST:PORT", requires = "smtp_from")]
+    smtp: Option<String>,
+    /// How the connection to it is protected.
+    #[arg(long, value_name = "HOW", default_value = "starttls", value_parser = ["tls", "starttls", "plain"])]
+    smtp_security: String,
+    /// The sender of e-mails: Training <training@example.com>.
+    #[arg(long, value_name = "ADDRESS")]
+    smtp_from: Option<String>,
+    /// The file with the user and, on the next line, the password for the SMTP server.
+    #[arg(long, value_name = "FILE")]
+    smtp_credentials: Option<PathBuf>,
+}
+
+impl StoreFlags {
+    fn keep(self, notifications: Outgoing) -> std::io::Result<Keep> {
+        let days = |days: u32| Duration::from_secs(u64::from(days) * 24 * 3600);
+        let keep = match service::store_url(self.store_url_file.as_deref())? {
+            Some(url) => Keep { logs: self.log_directory, ..Keep::in_postgres(url) },
+            None => Keep::in_folder(&self.store_directory),
+        };
+        let retention = Retention {
+            history: days(self.keep_history_days),
+            usage: days(self.keep_usage_days),
+            logs: days(self.keep_log_days),
+            log_bytes: u64::from(self.keep_log_mib) << 20,
+            ..keep.retention
+        };
+        Ok(Keep { retention, notifications, audit_reads: self.audit_reads, ..keep })
+    }
+}
+
+impl OutgoingFlags {
+    fn outgoing(self) -> Result<Outgoing, Box<dyn Error>> {
+        let authorities = match &self.outgoing_ca {
+            Some(file) => CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?,
+            None => Vec::new(),
+        };
+        let policy = Policy { allowed: self.webhook_allow, allow_http: self.webhook_allow_http };
+        let mail = match (self.smtp, self.smtp_from) {
+            (Some(server), Some(from)) => {
+                let (host, port) = server.rsplit_once(':').ok_or("--smtp: expected HOST:PORT")?;
+                let security = match self.smtp_security.as_str() {
+                    "tls" => mail::Security::Tls,
+                    "plain" => mail::Security::Plain,
+                    _ => mail::Security::StartTls,
+                };
+                let credentials = self.smtp_credentials.map(std::fs::read_to_string).transpose()?;
+                let credentials = credentials.map(|text| {
+                    let (user, password) = text.trim_end().split_once('\n').unwrap_or((text.trim_end(), ""));
+                    (user.to_owned(), password.to_owned())
+                });
+                let (host, port, authorities) = (host.to_owned(), port.parse()?, authorities.clone());
+                Some(mail::Settings { host, port, security, credentials, from, authorities })
+            }
+            _ => None,
+        };
+        Ok(Outgoing { policy, authorities, mail })
+    }
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -72,17 +198,23 @@ async fn live(flags: Flags) -> Result<(), Box<dyn Error>> {
     without_credentials.auth_info = AuthInfo::default();
     let nobody = Client::try_from(without_credentials)?;
     let stop = CancellationToken::new();
-    let files = Files { certificate: flags.tls_certificate, key: flags.tls_key };
+    let files =
+        Files { certificate: flags.tls_certificate, key: flags.tls_key, proxies: flags.proxy_client_ca };
     let tls = tls::from_files(files, stop.clone())?;
     let listener = TcpListener::bind(flags.listen).await?;
+    tracing::info!(address = %listener.local_addr()?, "serving");
     let settings = Settings {
         audiences: flags.audiences,
         rate: flags.requests_per_second,
         burst: flags.burst,
         streams: flags.streams,
+        trusts_loopback: flags.trust_proxy_on_loopback,
+        origins: flags.origins,
+        frame_ancestors: flags.frame_ancestors,
         ..Settings::default()
     };
-    let service = Service::start(&own, &nobody, settings, &stop);
+    let keep = flags.store.keep(flags.outgoing.outgoing()?)?;
+    let service = Service::start(&own, &nobody, settings, &keep, &stop);
     let serving = service::serve(listener, tls, service, stop.clone());
     let mut serving = std::pin::pin!(serving);
     tokio::select! {

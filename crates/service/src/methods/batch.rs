@@ -13,6 +13,7 @@ use crate::call::proper;
 use crate::contract::{BatchJobsRequest, BatchJobsResponse, BatchResult, JobRef};
 use crate::filter::{self, Filter, Sent};
 use crate::identity::Caller;
+use crate::operation;
 use crate::problem::Problem;
 use crate::row::count;
 use crate::service::Service;
@@ -51,6 +52,8 @@ pub async fn batch_jobs(
     let filter = Filter::read(&Sent {
         namespace: &request.namespace,
         kinds,
+        // Each is looked up, so that a missing one is reported.
+        names: &[],
         phases: &request.phase,
         owner: &request.owner,
         since: &request.since,
@@ -70,6 +73,12 @@ pub async fn batch_jobs(
                 return BatchResult { job: Some(job), outcome: "selected".to_owned(), problem: None };
             }
             let outcome = change(service, caller, &job, action).await;
+            let status = outcome.as_ref().map_or_else(
+                |problem| (problem.status.as_u16(), problem.message.clone()),
+                |_| (200, String::new()),
+            );
+            let resource = filter::kind(&job.kind).unwrap_or_default().plural();
+            operation::about(resource, &job.name, Some(status));
             let (outcome, problem) = match outcome {
                 Ok(true) => ("done", None),
                 Ok(false) => ("unchanged", None),

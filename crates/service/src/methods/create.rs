@@ -1,23 +1,24 @@
-//! Creates jobs, and checks before whether they could be created and start.
+//! Creates jobs.
 
 use std::sync::Arc;
 
-use api::{ANNOTATION_CREATION, ANNOTATION_OWNER};
+use api::{ANNOTATION_CREATION, ANNOTATION_OWNER, ANNOTATION_REQUEST};
 use jobs::preflight::{self, PATIENCE};
 use jobs::submit::{self, Draft, DryRun};
 use jobs::{Class, Error, Kind, export, list};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use plan::{Finding, Weight};
+use plan::Weight;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::source;
+use super::availability::{self, finding};
+use super::patience::patiently;
+use super::{source, templates};
 use crate::access::Right;
-use crate::contract::{
-    self, CheckAvailabilityRequest, CheckAvailabilityResponse, CreateJobRequest, CreateJobResponse,
-};
+use crate::contract::{self, CheckAvailabilityResponse, CreateJobRequest, CreateJobResponse};
 use crate::identity::Caller;
+use crate::operation;
 use crate::problem::Problem;
 use crate::row::row;
 use crate::service::Service;
@@ -29,14 +30,16 @@ const LONGEST_KEY: usize = 128;
 pub async fn create_job(
     service: Arc<Service>,
     caller: Arc<Caller>,
-    request: CreateJobRequest,
+    mut request: CreateJobRequest,
 ) -> Result<CreateJobResponse, Problem> {
-    let namespace = &request.namespace;
     if request.idempotency_key.len() > LONGEST_KEY {
         let fault = format!("is longer than {LONGEST_KEY} bytes");
         return Err(Problem::invalid("idempotencyKey", fault, "send a shorter one, e.g. a UUID"));
     }
-    let mut draft = source::draft(namespace, &request.manifest, request.spec)?;
+    let spec = request.spec.take();
+    let namespace = &request.namespace;
+    let sent = (request.manifest.as_str(), spec, request.template.as_ref());
+    let mut draft = templates::draft(&caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
     let creation = creation(&caller, &request.idempotency_key);
@@ -46,45 +49,61 @@ pub async fn create_job(
     if let Some(creation) = &creation
         && let Some(job) = created_before(&caller, &draft, namespace, creation).await?
     {
-        return Ok(response(&job, warnings, Vec::new(), request.dry_run));
+        operation::about(draft.kind.plural(), &job.name_any(), None);
+        return Ok(response(&job, warnings, request.dry_run));
     }
-    let waits = match (draft.kind, request.skip_checks) {
-        (Kind::MpiJob, false) => {
-            preflight::preflight(&caller.client, namespace, std::slice::from_ref(&draft.job), PATIENCE)
-                .await?
-        }
-        _ => Vec::new(),
-    };
+    let (waits, availability) = checked(&caller, &draft, namespace, &request).await?;
     let dry_run = if request.dry_run { DryRun::Server } else { DryRun::No };
-    let created = submit::create(&caller.client, namespace, std::slice::from_ref(&draft), dry_run).await;
-    let job = match (created, &creation) {
+    let created = patiently(service.settings.admission, || async {
+        let drafts = std::slice::from_ref(&draft);
+        submit::create(&caller.client, namespace, drafts, dry_run).await.map_err(|(error, _)| error)
+    });
+    let job = match (created.await, &creation) {
         (Ok(mut created), _) => {
             created.pop().ok_or_else(|| Problem::unavailable("the cluster returned no job"))?
         }
         // Two requests with the same key at the same time.
-        (Err((error, _)), Some(creation)) if error.reason() == "AlreadyExists" => {
+        (Err(error), Some(creation)) if error.reason() == "AlreadyExists" => {
             created_before(&caller, &draft, namespace, creation).await?.ok_or(error)?
         }
-        (Err((error, _)), _) => return Err(error.into()),
+        (Err(error), _) => return Err(error.into()),
     };
     if !request.dry_run {
         service.watches.learn(&job);
     }
-    Ok(response(&job, warnings, waits, request.dry_run))
+    operation::about(draft.kind.plural(), &job.name_any(), None);
+    Ok(CreateJobResponse { waits, availability, ..response(&job, warnings, request.dry_run) })
 }
 
-fn response(
-    job: &DynamicObject,
-    warnings: Vec<String>,
-    waits: Vec<Finding>,
-    dry_run: bool,
-) -> CreateJobResponse {
+/// Refuses a job that the cluster would not accept; returns what it would wait for and, in a dry run, when it could start.
+async fn checked(
+    caller: &Caller,
+    draft: &Draft,
+    namespace: &str,
+    request: &CreateJobRequest,
+) -> Result<(Vec<contract::Finding>, Option<CheckAvailabilityResponse>), Problem> {
+    if draft.kind != Kind::MpiJob || request.skip_checks {
+        return Ok((Vec::new(), None));
+    }
+    if !request.dry_run {
+        let job = std::slice::from_ref(&draft.job);
+        let waits = preflight::preflight(&caller.client, namespace, job, PATIENCE).await?;
+        return Ok((waits.iter().map(finding).collect(), None));
+    }
+    let found = availability::of(caller, &draft.job, namespace).await;
+    if let Some(refused) = found.findings.iter().find(|finding| finding.weight == Weight::Refused) {
+        return Err(preflight::refusal(refused).into());
+    }
+    Ok((found.findings.iter().map(finding).collect(), Some(availability::message(found))))
+}
+
+fn response(job: &DynamicObject, warnings: Vec<String>, dry_run: bool) -> CreateJobResponse {
     CreateJobResponse {
         job: Some(row(job)),
         manifest: source::yaml(&export::manifest(job)),
         warnings,
-        waits: waits.iter().map(finding).collect(),
         dry_run,
+        ..CreateJobResponse::default()
     }
 }
 
@@ -111,6 +130,10 @@ fn annotate(draft: &mut Draft, caller: &Caller, creation: Option<&str>) -> Resul
         return Err(Problem::invalid("metadata.annotations", "is not a map", "write `key: text`"));
     };
     annotations.insert(ANNOTATION_OWNER.to_owned(), json!(caller.user));
+    annotations.remove(ANNOTATION_REQUEST);
+    if let Some(operation) = operation::current() {
+        annotations.insert(ANNOTATION_REQUEST.to_owned(), json!(operation.id));
+    }
     annotations.remove(ANNOTATION_CREATION);
     let Some(creation) = creation else { return Ok(()) };
     annotations.insert(ANNOTATION_CREATION.to_owned(), json!(creation));
@@ -141,44 +164,4 @@ async fn created_before(
         Err(error) if matches!(error.class(), Class::NotFound | Class::NotAllowed) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn finding(finding: &Finding) -> contract::Finding {
-    contract::Finding {
-        weight: if finding.weight == Weight::Refused { "Refused" } else { "Waits" }.to_owned(),
-        reason: finding.reason.word().to_owned(),
-        message: finding.message.clone(),
-        advice: finding.advice.text.clone(),
-    }
-}
-
-/// Checks whether a job could be created and start now.
-pub async fn check_availability(
-    service: Arc<Service>,
-    caller: Arc<Caller>,
-    request: CheckAvailabilityRequest,
-) -> Result<CheckAvailabilityResponse, Problem> {
-    let namespace = &request.namespace;
-    let draft = source::draft(namespace, &request.manifest, request.spec)?;
-    let right = Right::on_jobs("create", draft.kind, namespace);
-    service.access.require(&caller, right, draft.kind.names()).await?;
-    if draft.kind != Kind::MpiJob {
-        let fault = format!("{} cannot be checked before they are created", draft.kind.names());
-        return Err(Problem::invalid("manifest", fault, "create it with dryRun"));
-    }
-    let found = preflight::preflight(&caller.client, namespace, &[draft.job], PATIENCE).await;
-    let findings = match found {
-        Ok(waits) => waits.iter().map(finding).collect(),
-        Err(error) if matches!(error.class(), Class::Quota | Class::Invalid) => {
-            let problem = Problem::from(error);
-            vec![contract::Finding {
-                weight: "Refused".to_owned(),
-                reason: problem.reason,
-                message: problem.message,
-                advice: problem.hint,
-            }]
-        }
-        Err(error) => return Err(error.into()),
-    };
-    Ok(CheckAvailabilityResponse { available: findings.is_empty(), findings })
 }

@@ -5,22 +5,26 @@ use std::sync::Arc;
 use api::JobCondition;
 use jiff::Timestamp;
 use jobs::delete::Manner;
-use jobs::describe::{self, EventView, PodView};
+use jobs::describe::{EventView, PodView};
+use jobs::detail::{self, Detail};
 use jobs::export::{self, Inexpressible};
 use jobs::{compare, delete, events, list, view};
 use kube::api::DynamicObject;
+use plan::{Explanation, Stage, Step};
 
+use super::history::attempt;
 use super::source::yaml;
 use crate::call::proper;
 use crate::contract::{
     CompareJobsRequest, CompareJobsResponse, Compared, Condition, DeleteJobRequest, DeleteJobResponse, Event,
-    ExportJobRequest, ExportJobResponse, Failure, GetJobRequest, Job, JobRef, ListEventsRequest,
-    ListEventsResponse, Pod,
+    ExportJobRequest, ExportJobResponse, Failure, Fix, GetJobRequest, Job, JobRef, JobRow, JobStep,
+    ListEventsRequest, ListEventsResponse, Pod, Waiting,
 };
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
-use crate::row::{count, row, time};
+use crate::row::{self, actor, count, time, word};
+use crate::seen;
 use crate::service::Service;
 
 /// The most jobs to compare.
@@ -28,22 +32,70 @@ const MOST_COMPARED: usize = 10;
 
 /// Gets a job.
 pub async fn get_job(
-    _service: Arc<Service>,
+    service: Arc<Service>,
     caller: Arc<Caller>,
     request: GetJobRequest,
 ) -> Result<Job, Problem> {
     let kind = kind(&request.kind)?;
-    let found = describe::describe(&caller.client, kind, &request.namespace, &request.name).await?;
-    let status = view::in_our_words(&found.object).status.unwrap_or_default();
+    let found = detail::detail(&caller.client, kind, &request.namespace, &request.name).await?;
+    let Detail { description, explanation, steps, fixes } = found;
+    let object = &description.object;
+    let status = view::in_our_words(object).status.unwrap_or_default();
+    let known = service.board.get(&(kind, request.namespace, request.name));
+    let queue_position = known.and_then(|entry| entry.row.queue_position);
     Ok(Job {
-        row: Some(row(&found.object)),
-        manifest: yaml(&export::manifest(&found.object)),
+        row: Some(JobRow { queue_position, ..row::of(description.row) }),
+        manifest: yaml(&export::manifest(object)),
         conditions: status.conditions.iter().map(condition).collect(),
-        pods: found.pods.iter().map(pod).collect(),
-        failure: status.failure.map(failure),
-        unread: found.unread,
+        pods: description.pods.iter().map(pod).collect(),
         attempts: count(status.attempts.len()),
+        attempt_list: seen::attempts(&status).into_iter().map(attempt).collect(),
+        failure: status.failure.map(failure),
+        unread: description.unread,
+        steps: steps.into_iter().map(step).collect(),
+        waiting: waiting(explanation),
+        fixes: fixes.into_iter().map(fix).collect(),
     })
+}
+
+fn step(step: Step) -> JobStep {
+    let Step { name, state, actor, message, workers_done, ended } = step;
+    JobStep {
+        name: word(name),
+        state: word(state),
+        actor: actor.map(word).unwrap_or_default(),
+        message,
+        workers_done: workers_done.map(count),
+        finished: time(ended),
+    }
+}
+
+/// What a job waits for; `None` if it has ended or simply runs.
+fn waiting(explanation: Explanation) -> Option<Waiting> {
+    let Explanation { state, cause, message, evidence, last_lines: _, actor, since, advice, link } =
+        explanation;
+    let waits = !matches!(state, Stage::Running | Stage::Succeeded | Stage::Failed);
+    waits.then(|| Waiting {
+        stage: word(state),
+        cause: cause.unwrap_or_default(),
+        message,
+        suggestion: advice.map(|advice| advice.text).unwrap_or_default(),
+        link: link.unwrap_or_default(),
+        actor: word(actor),
+        since: time(since),
+        evidence,
+    })
+}
+
+fn fix(fix: jobs::fix::Fix) -> Fix {
+    let jobs::fix::Fix { kind, role, path, now, proposed } = fix;
+    Fix {
+        kind: word(kind),
+        role: role.unwrap_or_default(),
+        path,
+        now,
+        proposed: proposed.unwrap_or_default(),
+    }
 }
 
 fn condition(condition: &JobCondition) -> Condition {
@@ -73,11 +125,13 @@ fn pod(pod: &PodView) -> Pod {
         restarts: pod.restarts,
         exit_code: pod.exit_code,
         created: time(pod.created),
+        gpus: count(pod.gpus),
     }
 }
 
 fn failure(failure: api::Failure) -> Failure {
     Failure {
+        actor: actor(&failure.reason),
         cause: failure.reason,
         message: failure.message,
         suggestion: failure.suggestion.unwrap_or_default(),

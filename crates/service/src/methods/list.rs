@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jobs::Kind;
+use jiff::Timestamp;
+use jobs::{Kind, pick};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::visible::Visible;
 use crate::board::{AgeKey, Entry};
-use crate::contract::{Answer, ListJobsRequest, ListJobsResponse};
+use crate::contract::{Answer, JobRow, ListJobsRequest, ListJobsResponse};
 use crate::filter::{Filter, Sent};
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -20,18 +22,38 @@ use crate::service::Service;
 /// The size of a page if none is given, and the largest.
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 500;
+/// The fields that every row has: those by which a job is known, and numbers and flags.
+const ALWAYS: [&str; 5] = ["kind", "namespace", "name", "gpus", "deleting"];
+/// The fields of a row in other front ends that the contract's rows lack.
+const ELSEWHERE: [&str; 3] = ["slotsPerWorker", "mpi", "image"];
+
+/// The fields of a row that can be left out.
+fn optional_fields() -> impl Iterator<Item = &'static str> {
+    let is_optional = |name: &&str| !ALWAYS.contains(name) && !ELSEWHERE.contains(name);
+    // The contract has a job's place in its queue beside the queue.
+    pick::FIELDS.into_iter().filter(is_optional).chain(["queuePosition"])
+}
 
 /// A page, whose rows are already written as JSON.
 #[derive(Debug, Default)]
 pub struct Page {
     rows: Vec<Arc<Entry>>,
+    /// The fields to leave out.
+    without: Vec<&'static str>,
     next: String,
     total: Option<i32>,
 }
 
 impl Answer<ListJobsResponse> for Page {
     fn message(self) -> ListJobsResponse {
-        let jobs = self.rows.iter().map(|entry| entry.row.clone()).collect();
+        let of = |entry: &Arc<Entry>| match self.without.is_empty() {
+            true => entry.row.clone(),
+            // Rows are written and read by the same types.
+            false => {
+                serde_json::from_value(Value::Object(cut(&entry.row, &self.without))).unwrap_or_default()
+            }
+        };
+        let jobs = self.rows.iter().map(of).collect();
         ListJobsResponse { jobs, r#continue: self.next, total: self.total }
     }
 
@@ -39,7 +61,12 @@ impl Answer<ListJobsResponse> for Page {
         let mut json =
             Vec::with_capacity(64 + self.rows.iter().map(|entry| entry.json.len() + 1).sum::<usize>());
         json.extend_from_slice(b"{\"jobs\":");
-        write_rows(&self.rows, &mut json);
+        if self.without.is_empty() {
+            write_rows(&self.rows, &mut json);
+        } else {
+            let rows: Vec<_> = self.rows.iter().map(|entry| cut(&entry.row, &self.without)).collect();
+            json.extend(serde_json::to_vec(&rows).unwrap_or_default());
+        }
         if !self.next.is_empty() {
             // Its letters need no escapes.
             json.extend_from_slice(format!(",\"continue\":\"{}\"", self.next).as_bytes());
@@ -50,6 +77,27 @@ impl Answer<ListJobsResponse> for Page {
         json.push(b'}');
         json
     }
+}
+
+/// Writes a row without some of its fields.
+fn cut(row: &JobRow, without: &[&str]) -> Map<String, Value> {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(row) else { return Map::new() };
+    fields.retain(|name, _| !without.contains(&name.as_str()));
+    fields
+}
+
+/// Reads which fields are wanted; returns those to leave out.
+fn without(wanted: &[String]) -> Result<Vec<&'static str>, Problem> {
+    let optional: Vec<&str> = optional_fields().collect();
+    for name in wanted {
+        if !optional.contains(&name.as_str()) && !ALWAYS.contains(&name.as_str()) {
+            let shown: String = name.chars().take(40).collect();
+            let fault = format!("\"{}\" is not a field of a row", shown.escape_debug());
+            return Err(Problem::invalid("fields", fault, format!("use some of {}", optional.join(", "))));
+        }
+    }
+    let is_left_out = |name: &&str| !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name);
+    Ok(optional.into_iter().filter(is_left_out).collect())
 }
 
 /// Writes rows as a JSON array.
@@ -73,6 +121,7 @@ pub async fn list_jobs(
     let filter = Filter::read(&Sent {
         namespace: &request.namespace,
         kinds: &request.kind,
+        names: &request.names,
         phases: &request.phase,
         owner: &request.owner,
         since: &request.since,
@@ -89,11 +138,16 @@ pub async fn list_jobs(
             return Err(Problem::invalid("limit", fault, "ask for several pages"));
         }
     };
+    let without = without(&request.fields)?;
     let after = Cursor::read(&request.r#continue, &request.sort)?;
+    let order = Order {
+        now: after.as_ref().map_or_else(|| Timestamp::now().as_second(), |cursor| cursor.now),
+        ..order
+    };
     let visible = Visible::of(&service, &caller, &filter).await?;
     let wanted = |entry: &Entry| filter.selects(entry) && visible.shows_job(entry);
     let mut rows = match order {
-        Order { field: Field::Created, descending: true } => {
+        Order { field: Field::Created, descending: true, .. } => {
             newest(&service, after.as_ref(), limit + 1, wanted)
         }
         order => sorted(&service, order, after.as_ref(), limit + 1, wanted),
@@ -102,9 +156,9 @@ pub async fn list_jobs(
     let mut next = String::new();
     if rows.len() > limit {
         rows.truncate(limit);
-        next = rows.last().map(|last| Cursor::at(last, &request.sort)).unwrap_or_default();
+        next = rows.last().map(|last| Cursor::at(last, order, &request.sort)).unwrap_or_default();
     }
-    Ok(Page { rows, next, total })
+    Ok(Page { rows, without, next, total })
 }
 
 /// The newest jobs: the board has them in this order.
@@ -132,10 +186,10 @@ fn sorted(
     wanted: impl Fn(&Entry) -> bool,
 ) -> Vec<Arc<Entry>> {
     let mut found = service.board.snapshot(wanted).1;
-    found.sort_by(|a, b| order.compare(&Place::of(order.field, a), &Place::of(order.field, b)));
+    found.sort_by(|a, b| order.compare(&Place::of(order, a), &Place::of(order, b)));
     let start = after.map_or(0, |cursor| {
         found.partition_point(|entry| {
-            order.compare(&Place::of(order.field, entry), &cursor.place()) != Ordering::Greater
+            order.compare(&Place::of(order, entry), &cursor.place()) != Ordering::Greater
         })
     });
     found.drain(..start);
@@ -152,6 +206,7 @@ enum Field {
     Phase,
     Workers,
     Gpus,
+    Duration,
 }
 
 /// An order.
@@ -159,6 +214,8 @@ enum Field {
 struct Order {
     field: Field,
     descending: bool,
+    /// The time up to which running jobs have run, in seconds: the same for all pages.
+    now: i64,
 }
 
 impl Order {
@@ -175,17 +232,18 @@ impl Order {
             "phase" => Field::Phase,
             "workers" => Field::Workers,
             "gpus" => Field::Gpus,
+            "duration" => Field::Duration,
             _ => {
                 let shown: String = text.chars().take(40).collect();
                 let fault = format!("\"{}\" is not an order", shown.escape_debug());
                 return Err(Problem::invalid(
                     "sort",
                     fault,
-                    "use created, name, namespace, phase, workers or gpus",
+                    "use created, duration, name, namespace, phase, workers or gpus",
                 ));
             }
         };
-        Ok(Self { field, descending })
+        Ok(Self { field, descending, now: 0 })
     }
 
     /// Compares by the field; jobs that are equal in it are in the order of their names, whatever the direction.
@@ -206,18 +264,25 @@ struct Place<'e> {
 }
 
 impl<'e> Place<'e> {
-    fn of(field: Field, entry: &'e Entry) -> Self {
+    fn of(order: Order, entry: &'e Entry) -> Self {
         let row = &entry.row;
-        let (number, text) = match field {
+        let (number, text) = match order.field {
             Field::Created => (entry.created.map_or(0, jiff::Timestamp::as_second), ""),
             Field::Name => (0, row.name.as_str()),
             Field::Namespace => (0, row.namespace.as_str()),
             Field::Phase => (urgency(&row.phase), ""),
             Field::Workers => (row.workers.as_ref().map_or(0, |workers| i64::from(workers.of)), ""),
             Field::Gpus => (i64::from(row.gpus), ""),
+            Field::Duration => (duration(entry, order.now), ""),
         };
         Self { number, text, namespace: &row.namespace, name: &row.name, kind: entry.kind }
     }
+}
+
+/// How long a job has run until `now`, in seconds; -1 if it has not begun.
+fn duration(entry: &Entry, now: i64) -> i64 {
+    let until = entry.finished.map_or(now, Timestamp::as_second);
+    entry.started.map_or(-1, |started| (until - started.as_second()).max(0))
 }
 
 /// What needs attention comes first.
@@ -234,6 +299,7 @@ fn urgency(phase: &str) -> i64 {
 #[derive(Serialize, Deserialize)]
 struct Cursor {
     sort: String,
+    now: i64,
     number: i64,
     text: String,
     namespace: String,
@@ -242,12 +308,11 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn at(entry: &Entry, sort: &str) -> String {
-        // The order was read before.
-        let field = Order::read(sort).map_or(Field::Created, |order| order.field);
-        let place = Place::of(field, entry);
+    fn at(entry: &Entry, order: Order, sort: &str) -> String {
+        let place = Place::of(order, entry);
         let cursor = Cursor {
             sort: sort.to_owned(),
+            now: order.now,
             number: place.number,
             text: place.text.to_owned(),
             namespace: place.namespace.to_owned(),

@@ -1,12 +1,19 @@
-//! Reads the output of a job's pods.
+//! Reads the output of a job's pods: of those that are there from the cluster, of those that are gone from the archive.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use history::logs::{self as archive, Archive, Selection, Source};
+use jiff::{SignedDuration, Timestamp};
+use jobs::logs::kept::{self, Kept};
 use jobs::logs::sieve::{self, MAX_CONTEXT, Wanted};
 use jobs::logs::{self, Choice, Item, Logs, Which};
+use jobs::{Error, Kind};
 
+use crate::collector::RunName;
 use crate::contract::{LogItem, LogOrigin, ReadLogsRequest};
 use crate::filter::kind;
 use crate::identity::Caller;
@@ -16,22 +23,171 @@ use crate::service::Service;
 
 /// The most states of pods to ask for.
 const MOST_STATES: usize = 20;
+/// What is read, in the words of errors.
+const ARCHIVED: &str = "the archived output";
+
+/// A run of a container whose lines are archived.
+type Run = (RunName, Source);
 
 /// Reads a job's output.
 pub async fn read_logs(
-    _service: Arc<Service>,
+    service: Arc<Service>,
     caller: Arc<Caller>,
     request: ReadLogsRequest,
 ) -> Result<BoxStream<'static, Result<LogItem, Problem>>, Problem> {
     let kind = kind(&request.kind)?;
     let choice = choice(&request)?;
-    let lines = logs::logs(&caller.client, kind, &request.namespace, &request.name, choice).await?;
+    let of_job = Arc::new(OfJob { service, kind, request, choice });
+    let (choice, request) = (&of_job.choice, &of_job.request);
+    let job = (kind, request.namespace.as_str(), request.name.as_str());
+    let lines = match logs::logs_with(&caller.client, job, choice.clone(), Some(of_job.clone())).await {
+        Err(error @ (Error::NotFound { .. } | Error::NoPod { .. })) => {
+            if matches!(error, Error::NotFound { .. }) {
+                // The job may have been deleted a moment ago.
+                of_job.service.collector.settled(&request.namespace, &request.name, None).await;
+            }
+            let kept = of_job.all().await.ok().filter(|kept| !kept.is_empty());
+            logs::kept_logs(choice, kept.ok_or(error)?)
+        }
+        read => read?,
+    };
     let items = stream::unfold(lines, |mut lines| async move {
         let item = lines.next().await?;
         let item = item.map(|item| log_item(&lines, item)).map_err(Problem::from);
         Some((item, lines))
     });
     Ok(items.boxed())
+}
+
+/// What is archived of a job, as one request reads it.
+struct OfJob {
+    service: Arc<Service>,
+    kind: Kind,
+    request: ReadLogsRequest,
+    choice: Choice,
+}
+
+impl OfJob {
+    /// Returns everything that the request asks for.
+    async fn all(&self) -> Result<Vec<Kept>, Problem> {
+        let Some((archive, runs)) = self.runs().await? else { return Ok(Vec::new()) };
+        let parts = kept::parts(&self.choice.which, &runs.keys().cloned().collect())?;
+        Ok(self.lines(&archive, runs, &parts))
+    }
+
+    /// Returns the archive, and the run to read of each part of the job: the last of one container.
+    async fn runs(&self) -> Result<Option<(Archive, BTreeMap<String, Run>)>, Problem> {
+        let Self { service, kind, request, choice } = self;
+        let opened = service.kept.opened()?;
+        // The archive does not know the states of pods.
+        if !choice.states.is_empty() {
+            return Ok(None);
+        }
+        let key = (*kind, request.namespace.clone(), request.name.clone());
+        let uid = match service.board.get(&key) {
+            Some(job) => Some(job.row.uid.clone()),
+            None => last_of_name(&opened.store, *kind, request).await?,
+        };
+        let Some(uid) = uid else { return Ok(None) };
+        let runs = runs(archive::sources(&opened.archive, &uid, None).await?, choice)?;
+        Ok(Some((opened.archive.clone(), runs)))
+    }
+
+    /// Returns the lines of these parts. They are read once somebody reads them.
+    fn lines(&self, archive: &Archive, runs: BTreeMap<String, Run>, parts: &BTreeSet<String>) -> Vec<Kept> {
+        let (since, tail) = (self.choice.since, self.choice.tail);
+        let since =
+            since.and_then(|since| Timestamp::now().checked_sub(SignedDuration::try_from(since).ok()?).ok());
+        let of = |(part, (run, source)): (String, Run)| {
+            let selection = Selection {
+                uid: source.uid,
+                attempt: Some(source.attempt),
+                containers: vec![source.container],
+                since,
+                until: None,
+            };
+            let lines = lines_of(archive.clone(), selection, tail);
+            Kept { part, pod: run.pod, lines: stream::once(lines).try_flatten().boxed() }
+        };
+        runs.into_iter().filter(|(part, _)| parts.contains(part)).map(of).collect()
+    }
+}
+
+impl kept::Archive for OfJob {
+    fn of<'a>(&'a self, parts: &'a BTreeSet<String>) -> BoxFuture<'a, Result<Vec<Kept>, Error>> {
+        async move {
+            // Their pods may have been removed a moment ago.
+            self.service.collector.settled(&self.request.namespace, &self.request.name, Some(parts)).await;
+            let runs = self.runs().await.map_err(|problem| Error::BrokenStream {
+                what: ARCHIVED.to_owned(),
+                detail: problem.to_string(),
+            })?;
+            Ok(runs.map(|(archive, runs)| self.lines(&archive, runs, parts)).unwrap_or_default())
+        }
+        .boxed()
+    }
+}
+
+/// Returns the uid of the newest job of a name that the history has.
+async fn last_of_name(
+    store: &history::Store,
+    kind: Kind,
+    request: &ReadLogsRequest,
+) -> Result<Option<String>, Problem> {
+    let filter = history::jobs::Filter {
+        namespace: Some(request.namespace.clone()),
+        kind: Some(kind.name().to_owned()),
+        name: Some(request.name.clone()),
+        ..history::jobs::Filter::default()
+    };
+    Ok(history::jobs::jobs(store, &filter, None, 1).await?.pop().map(|job| job.uid))
+}
+
+/// Returns the run to read of each part: the last one, or with `previous` the one before. The container is the first, or
+/// the one that was asked for.
+fn runs(sources: Vec<Source>, choice: &Choice) -> Result<BTreeMap<String, Run>, Problem> {
+    let mut all: BTreeMap<String, Vec<(u32, RunName, Source)>> = BTreeMap::new();
+    for source in sources {
+        let run: RunName = source.container.parse()?;
+        let is_wanted = match &choice.container {
+            Some(container) => run.container == *container,
+            None => run.place == 0,
+        };
+        if is_wanted {
+            all.entry(run.part.clone()).or_default().push((source.attempt, run, source));
+        }
+    }
+    let last = all.into_iter().filter_map(|(part, mut runs)| {
+        runs.sort();
+        let back = usize::from(choice.previous) + 1;
+        let place = runs.len().checked_sub(back)?;
+        let (_, run, source) = runs.swap_remove(place);
+        Some((part, (run, source)))
+    });
+    Ok(last.collect())
+}
+
+type Lines = BoxStream<'static, Result<(Timestamp, String), Error>>;
+
+/// Opens the lines of one run.
+async fn lines_of(archive: Archive, selection: Selection, tail: Option<i64>) -> Result<Lines, Error> {
+    let broken =
+        |error: history::Error| Error::BrokenStream { what: ARCHIVED.to_owned(), detail: error.to_string() };
+    if let Some(tail) = tail {
+        let most = usize::try_from(tail).unwrap_or(0);
+        let lines = archive::tail(&archive, &selection, most).await.map_err(broken)?;
+        return Ok(stream::iter(lines).map(|(_, line)| (line.at, line.text)).map(Ok).boxed());
+    }
+    let reader = archive::read(&archive, &selection).await.map_err(broken)?;
+    let lines = stream::unfold(Some(reader), move |reader| async move {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(Some((_, line))) => Some((Ok((line.at, line.text)), Some(reader))),
+            Ok(None) => None,
+            Err(error) => Some((Err(broken(error)), None)),
+        }
+    });
+    Ok(lines.boxed())
 }
 
 fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
@@ -64,6 +220,8 @@ fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
         ));
     }
     Ok(Choice {
+        attempt: None,
+        agents: true,
         which,
         states: request.state.clone(),
         split: request.split,

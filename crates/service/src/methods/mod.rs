@@ -3,24 +3,50 @@
 //! A method runs after its caller is known and permitted ([`crate::call`]). What it does in the cluster it does with the
 //! library `jobs` and the caller's own client; what it shows of many jobs comes from the board.
 
+mod audit;
+mod availability;
 mod batch;
 mod create;
+mod history;
 mod identity;
 mod job;
 mod list;
 mod logs;
+mod metrics;
+mod namespaces;
+mod notifications;
+mod overview;
+mod patience;
+mod related;
 mod rerun;
+mod signin;
 mod source;
 mod stream;
 mod suspension;
+mod templates;
+mod usage;
 mod visible;
 
+pub use self::history::get_history;
+pub use audit::{export_audit, list_audit, record, record_admissions};
+pub use availability::check_availability;
 pub use batch::batch_jobs;
-pub use create::{check_availability, create_job};
+pub use create::create_job;
 pub use identity::get_identity;
 pub use job::{compare_jobs, delete_job, export_job, get_job, list_events};
 pub use list::list_jobs;
 pub use logs::read_logs;
+pub use metrics::get_metrics;
+pub use namespaces::list_namespaces;
+pub use notifications::{
+    delete_notification_rule, get_notification_rule, list_deliveries, list_notification_rules,
+    put_notification_rule, test_notification_rule,
+};
+pub use overview::get_overview;
+pub use related::list_related_jobs;
 pub use rerun::{clone_job, retry_job};
+pub use signin::create_sign_in;
 pub use stream::watch_jobs;
 pub use suspension::{resume_job, suspend_job};
+pub use templates::{delete_template, get_template, list_templates, save_template};
+pub use usage::list_usage;

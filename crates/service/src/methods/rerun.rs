@@ -5,12 +5,15 @@ use std::sync::Arc;
 use jobs::export;
 use jobs::rerun::{self, Rerun};
 use jobs::setting::Setting;
+use kube::ResourceExt as _;
 
+use super::patience::patiently;
 use super::source::yaml;
 use crate::call::proper;
 use crate::contract::{CloneJobRequest, CloneJobResponse, RetryJobRequest, RetryJobResponse};
 use crate::filter::kind;
 use crate::identity::Caller;
+use crate::operation;
 use crate::problem::Problem;
 use crate::row::row;
 use crate::service::Service;
@@ -26,10 +29,12 @@ pub async fn retry_job(
 ) -> Result<RetryJobResponse, Problem> {
     let rerun = changes(&request.new_name, &request.set, request.dry_run)?;
     let kind = kind(&request.kind)?;
-    let job = rerun::retry(&caller.client, kind, &request.namespace, &request.name, &rerun).await?;
+    let retry = || rerun::retry(&caller.client, kind, &request.namespace, &request.name, &rerun);
+    let job = patiently(service.settings.admission, retry).await?;
     if !request.dry_run {
         service.watches.learn(&job);
     }
+    operation::about(kind.plural(), &job.name_any(), None);
     Ok(RetryJobResponse { job: Some(row(&job)), manifest: yaml(&export::manifest(&job)) })
 }
 
@@ -41,10 +46,12 @@ pub async fn clone_job(
 ) -> Result<CloneJobResponse, Problem> {
     let rerun = changes(&request.new_name, &request.set, request.dry_run)?;
     let kind = kind(&request.kind)?;
-    let job = rerun::clone(&caller.client, kind, &request.namespace, &request.name, &rerun).await?;
+    let clone = || rerun::clone(&caller.client, kind, &request.namespace, &request.name, &rerun);
+    let job = patiently(service.settings.admission, clone).await?;
     if !request.dry_run {
         service.watches.learn(&job);
     }
+    operation::about(kind.plural(), &job.name_any(), None);
     Ok(CloneJobResponse { job: Some(row(&job)), manifest: yaml(&export::manifest(&job)) })
 }
 
@@ -68,5 +75,6 @@ fn changes(new_name: &str, set: &[String], dry_run: bool) -> Result<Rerun, Probl
         })
         .collect();
     let name = Some(new_name.to_owned()).filter(|name| !name.is_empty());
-    Ok(Rerun { name, settings: settings?, dry_run, ..Rerun::default() })
+    let request = operation::current().map(|operation| operation.id.clone());
+    Ok(Rerun { name, settings: settings?, dry_run, request, ..Rerun::default() })
 }

@@ -2,6 +2,7 @@
 
 use jobs::build::{self, Mpi, Request};
 use jobs::submit::{self, Draft};
+use jobs::{Error, Fault};
 use serde_json::{Value, json};
 
 use crate::contract::JobSpec;
@@ -14,14 +15,8 @@ use crate::problem::Problem;
 pub fn draft(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<Draft, Problem> {
     let mut draft = match (manifest.is_empty(), spec) {
         (false, None) => of_manifest(manifest)?,
-        (true, Some(spec)) => submit::check(build::build(&request(namespace, spec)?)?)?,
-        _ => {
-            return Err(Problem::invalid(
-                "",
-                "the request needs either manifest or spec",
-                "send a manifest of any kind, or the specification of an MPIJob",
-            ));
-        }
+        (true, Some(spec)) => of_spec(namespace, spec)?,
+        _ => return Err(one_of()),
     };
     if let Some(other) = draft.namespace().filter(|other| *other != namespace) {
         let fault = format!("is \"{}\", but the request is for \"{namespace}\"", other.escape_debug());
@@ -30,6 +25,15 @@ pub fn draft(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<D
     draft.job.metadata.namespace = Some(namespace.to_owned());
     draft.object["metadata"]["namespace"] = json!(namespace);
     Ok(draft)
+}
+
+/// The problem of a request that says in no way, or in several, what it wants.
+pub fn one_of() -> Problem {
+    Problem::invalid(
+        "",
+        "the request needs one of manifest, spec and template",
+        "send a manifest of any kind, the specification of an MPIJob, or a template's name",
+    )
 }
 
 fn of_manifest(manifest: &str) -> Result<Draft, Problem> {
@@ -44,30 +48,53 @@ fn of_manifest(manifest: &str) -> Result<Draft, Problem> {
     }
 }
 
-fn request(namespace: &str, spec: JobSpec) -> Result<Request, Problem> {
+fn of_spec(namespace: &str, spec: JobSpec) -> Result<Draft, Problem> {
+    let (request, mut faults) = request(namespace, spec);
+    match build::build(&request) {
+        Ok(job) if faults.is_empty() => return Ok(submit::check(job)?),
+        Ok(_) => {}
+        Err(Error::Invalid { faults: others }) => faults.extend(others),
+        Err(other) => return Err(other.into()),
+    }
+    Err(Error::Invalid { faults }.into())
+}
+
+/// The request that a specification makes, and what is wrong with values that a request cannot have.
+fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
+    let mut faults = Vec::new();
+    let mut fault = |path: &str, message: String, advice: &str| {
+        let (path, advice) = (path.to_owned(), Some(advice.to_owned()));
+        faults.push(Fault { source: String::new(), position: None, path, message, advice });
+    };
     let mpi = match spec.mpi.to_ascii_lowercase().as_str() {
         "" | "openmpi" => Mpi::OpenMpi,
         "intel" => Mpi::Intel,
         "mpich" => Mpi::Mpich,
         _ => {
-            let fault = format!("\"{}\" is not an MPI implementation", spec.mpi.escape_debug());
-            return Err(Problem::invalid("spec.mpi", fault, "use OpenMPI, Intel or MPICH"));
+            let message = format!("\"{}\" is not an MPI implementation", spec.mpi.escape_debug());
+            fault("mpi", message, "use OpenMPI, Intel or MPICH");
+            Mpi::OpenMpi
         }
     };
-    let gpus = spec.gpus.map(u32::try_from).transpose();
-    let gpus = gpus.map_err(|_| Problem::invalid("spec.gpus", "is negative", "use 0 or more"))?;
-    Ok(Request {
+    let gpus = spec.gpus.and_then(|gpus| u32::try_from(gpus).ok());
+    if gpus.is_none() && spec.gpus.is_some() {
+        fault("gpus", "is negative".to_owned(), "use 0 or more");
+    }
+    let request = Request {
         name: spec.name,
         namespace: Some(namespace.to_owned()),
         workers: spec.workers,
         image: spec.image,
         command: spec.command,
+        workdir: None,
         in_launcher: spec.in_launcher,
         slots: spec.slots,
         gpus,
         cpu: text(spec.cpu),
         memory: text(spec.memory),
+        launcher_cpu: None,
+        launcher_memory: None,
         mpi,
         env: spec.env.into_iter().collect(),
         volumes: spec.volumes.into_iter().collect(),
@@ -78,12 +105,44 @@ fn request(namespace: &str, spec: JobSpec) -> Result<Request, Problem> {
         clean_pod_policy: text(spec.clean_pod_policy),
         deadline_seconds: spec.deadline_seconds.map(i64::from),
         retries: spec.retries,
+        ttl_seconds: None,
         suspend: spec.suspend,
-    })
+    };
+    (request, faults)
 }
 
 /// Writes an object as YAML.
 pub fn yaml(object: &Value) -> String {
     // An object of JSON can always be written.
     serde_saphyr::to_string(object).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::contract::FieldFault;
+
+    /// Clients check specifications against the same cases.
+    const CASES: &str = include_str!("../../../../openapi/specifications.yaml");
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Case {
+        case: String,
+        spec: JobSpec,
+        #[serde(default)]
+        faults: Vec<FieldFault>,
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_specification_is_what_clients_know_to_be_wrong() {
+        let cases: Vec<Case> = serde_saphyr::from_str(CASES).unwrap();
+        assert!(cases.iter().any(|case| case.faults.is_empty()) && cases.len() > 50);
+        for Case { case, spec, faults } in cases {
+            let found = draft("team", "", Some(spec)).map_or_else(|problem| problem.fields, |_| Vec::new());
+            assert_eq!(found, faults, "{case}");
+        }
+    }
 }

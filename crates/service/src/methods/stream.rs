@@ -14,10 +14,10 @@ use tokio::time::Interval;
 use super::list::write_rows;
 use super::visible::Visible;
 use crate::board::Entry;
-use crate::call::every;
 use crate::contract::{Answer, JobRef, JobsEvent, WatchJobsRequest};
 use crate::filter::{Filter, Sent};
 use crate::identity::Caller;
+use crate::interval::every;
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -84,6 +84,7 @@ pub async fn watch_jobs(
     let filter = Filter::read(&Sent {
         namespace: &request.namespace,
         kinds: &request.kind,
+        names: &request.names,
         phases: &request.phase,
         owner: &request.owner,
         since: "",

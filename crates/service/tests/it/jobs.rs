@@ -1,7 +1,13 @@
 //! What is done with jobs, as their owner.
 
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
+use service::Settings;
 use service::contract::{CreateJobRequest, JobSpec};
+use tokio::net::TcpListener;
 
 use crate::stage::{ADMIN, JANE, Stage, TEAM, call, job, request};
 
@@ -239,5 +245,109 @@ async fn a_failed_job_says_why() {
         (&json!("OutOfMemory"), &json!(137))
     );
     assert_eq!(shown["failure"]["suggestion"], "Increase memory allocation");
+    assert_eq!(shown["failure"]["actor"], "User");
+    let fix = json!({ "kind": "memory", "role": "Worker", "path": "worker.memory", "now": "1Gi", "proposed": "2Gi" });
+    assert_eq!(shown["fixes"], json!([fix]));
+    let states: Vec<&Value> = shown["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
+    assert_eq!(states, ["Done", "Failed", "Skipped", "Skipped", "Skipped"], "no Worker ever had a node");
     assert_eq!(stage.get(&format!("{JOBS}/mpijob/a/events"), JANE).await.json()["events"], json!([]));
+}
+
+#[tokio::test]
+async fn a_waiting_job_says_what_it_waits_for_and_who_must_act() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let waiting =
+        json!({ "reason": "Unschedulable", "message": "no node has room", "since": "2026-01-01T00:00:09Z" });
+    let attempt =
+        json!({ "number": 1, "outcome": "Failed", "reason": "NodeLost", "message": "the node is gone" });
+    let status = json!({ "phase": "Pending", "phaseReason": "Initializing", "waiting": waiting,
+        "startup": { "queued": "2026-01-01T00:00:01Z" }, "attempts": [attempt],
+        "conditions": [{ "type": "Created", "status": "True" }] });
+    stage.status(TEAM, "a", status).await;
+    stage.pod_with(TEAM, "a", "worker", "a-worker-0", json!({ "nvidia.com/gpu": "4" })).await;
+    let shown = stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.json();
+    let waiting = &shown["waiting"];
+    assert_eq!(
+        (&waiting["cause"], &waiting["actor"], &waiting["message"]),
+        (&json!("Unschedulable"), &json!("Administrator"), &json!("no node has room")),
+        "{shown:#}"
+    );
+    assert_eq!((&waiting["stage"], &waiting["since"]), (&json!("Starting"), &json!("2026-01-01T00:00:09Z")));
+    assert_eq!(shown["pods"][0]["gpus"], 4);
+    let queue = json!({ "name": "Queue", "state": "Done", "finished": "2026-01-01T00:00:01Z" });
+    assert_eq!(shown["steps"][0], queue);
+    let nodes = &shown["steps"][1];
+    assert_eq!(
+        (&nodes["state"], &nodes["actor"], &nodes["workersDone"]),
+        (&json!("Blocked"), &json!("Administrator"), &json!(1))
+    );
+    let attempt = &shown["attemptList"][0];
+    assert_eq!((&attempt["cause"], &attempt["actor"]), (&json!("NodeLost"), &json!("Administrator")));
+    assert_eq!(
+        (&shown["fixes"][0]["path"], &shown["fixes"][0]["proposed"]),
+        (&json!("workers"), &json!("1"))
+    );
+}
+
+#[tokio::test]
+async fn the_answer_to_a_suspension_shows_the_job_as_it_is_then() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    stage.status(TEAM, "a", json!({ "phase": "Running", "observedGeneration": 1 })).await;
+    let path = format!("{JOBS}/mpijob/a");
+    let suspended = stage.rest("POST", &format!("{path}/suspend"), JANE, None).await.json();
+    let held = (&json!("Pending"), &json!("Suspended"));
+    assert_eq!((&suspended["job"]["phase"], &suspended["job"]["phaseReason"]), held);
+    let listed = stage.get("/api/v1/jobs?names=a", JANE).await.json();
+    assert_eq!((&listed["jobs"][0]["phase"], &listed["jobs"][0]["phaseReason"]), held);
+    let status = json!({ "phase": "Pending", "phaseReason": "Suspended", "observedGeneration": 2 });
+    stage.status(TEAM, "a", status).await;
+    let resumed = stage.rest("POST", &format!("{path}/resume"), JANE, None).await.json();
+    assert_eq!((&resumed["job"]["phase"], &resumed["job"]["phaseReason"]), (&json!("Pending"), &Value::Null));
+}
+
+/// Has the cluster ask a webhook at a port of loopback about each creation.
+async fn ask_at(port: u16, stage: &Stage) -> Api<ValidatingWebhookConfiguration> {
+    let rule = json!({ "apiGroups": ["kubeflow.org"], "apiVersions": ["v2beta1"], "operations": ["CREATE"],
+        "resources": ["mpijobs"] });
+    let webhook = json!({ "name": "silent.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "failurePolicy": "Fail", "clientConfig": { "url": format!("https://127.0.0.1:{port}/") }, "rules": [rule] });
+    let configuration = json!({ "metadata": { "name": "silent" }, "webhooks": [webhook] });
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(stage.admin.clone());
+    api.create(&PostParams::default(), &serde_json::from_value(configuration).unwrap()).await.unwrap();
+    api
+}
+
+#[tokio::test]
+async fn a_creation_that_admission_does_not_answer_about_says_when_to_try_again() {
+    let stage = Stage::with(Settings { admission: Duration::from_millis(600), ..Settings::default() }).await;
+    // Nobody listens on the port of discarded data.
+    ask_at(9, &stage).await;
+    let refused = stage.rest("POST", JOBS, JANE, Some(json!({ "spec": spec("a") }))).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert_eq!(refused.headers["retry-after"], "5");
+    let problem = refused.json();
+    assert_eq!(
+        (&problem["code"], &problem["reason"]),
+        (&json!("Unavailable"), &json!("AdmissionUnavailable")),
+        "{problem:#}"
+    );
+}
+
+#[tokio::test]
+async fn a_creation_waits_for_admission_to_come_back() {
+    let stage = Stage::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let webhooks = ask_at(listener.local_addr().unwrap().port(), &stage).await;
+    let body = json!({ "spec": spec("a") });
+    let create = stage.rest("POST", JOBS, JANE, Some(body));
+    let come_back = async {
+        // The first attempt fails, because it is hung up on; later ones ask nobody.
+        let connection = listener.accept().await.unwrap();
+        webhooks.delete("silent", &DeleteParams::default()).await.unwrap();
+        drop((connection, listener));
+    };
+    let (made, ()) = tokio::join!(create, come_back);
+    assert_eq!(made.status, 200, "{}", made.text);
 }

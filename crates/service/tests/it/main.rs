@@ -4,11 +4,23 @@
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 #![expect(clippy::panic, reason = "a test's own steps end it where they fail")]
 
+mod auditing;
 mod authorization;
+mod browser;
 mod contract;
 mod hostile;
+mod install;
 mod jobs;
+mod keeping;
+mod kills;
 mod lists;
 mod logs;
+mod metrics;
+mod notifying;
+mod overview;
+#[expect(dead_code, reason = "the tests of `history` use more of it")]
+#[path = "../../../history/tests/it/place.rs"]
+mod place;
 mod stage;
 mod streams;
+mod templates;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cluster::apiserver::auth::tokens::Keys;
 use cluster::apiserver::auth::users::{self, Person, Users};
 use cluster::apiserver::auth::{Identities, UserInfo};
-use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
+use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream, NodeUsage, PodUsage, Used};
 use cluster::apiserver::{ApiServer, Endpoint, bootstrap};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
 use futures::future::BoxFuture;
@@ -25,18 +25,21 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Client, ResourceExt};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use service::contract::training_client::TrainingClient;
-use service::{Service, Settings, tls};
+use service::{Keep, Retention, Service, Settings, tls};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneService;
+
+use crate::place::Place;
 
 /// How long a test waits for anything.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -84,9 +87,16 @@ pub struct Stage {
     pub admin: Client,
     server: Arc<ApiServer>,
     address: SocketAddr,
+    authority: String,
     roots: Arc<ClientConfig>,
     requests: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
+    /// What the service is started with again.
+    own: Client,
+    nobody: Client,
+    settings: Settings,
+    pub keep: Keep,
+    acceptor: TlsAcceptor,
     _folder: TempDir,
 }
 
@@ -116,7 +126,70 @@ impl Stage {
     }
 
     pub async fn with(settings: Settings) -> Self {
+        let (acceptor, authority) = tls::for_this_machine().unwrap();
         let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::in_folder(&folder.path().join("kept"));
+        Self::at(settings, keep, folder, acceptor, &authority).await
+    }
+
+    /// A service that believes proxies of an authority, and the certificate of a proxy with its key.
+    pub async fn with_proxies() -> (Self, (CertificateDer<'static>, PrivateKeyDer<'static>)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let signed = |name: &str| {
+            let key = KeyPair::generate().unwrap();
+            let names = CertificateParams::new([name.to_owned()]).unwrap();
+            (names.signed_by(&key, &authority).unwrap(), key)
+        };
+        let ((service, key), (proxy, proxy_key)) = (signed("localhost"), signed("proxy"));
+        let file = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let files = tls::Files {
+            certificate: file("tls.crt", service.pem()),
+            key: file("tls.key", key.serialize_pem()),
+            proxies: Some(file("proxies.crt", authority.pem())),
+        };
+        let acceptor = tls::from_files(files, CancellationToken::new()).unwrap();
+        let proxy_key = PrivateKeyDer::try_from(proxy_key.serialize_der()).unwrap();
+        let keep = Keep::in_folder(&folder.path().join("kept"));
+        let stage = Self::at(Settings::default(), keep, folder, acceptor, &authority.pem()).await;
+        (stage, (proxy.der().clone(), proxy_key))
+    }
+
+    /// The same service for a client with a certificate.
+    pub fn connecting_with(
+        mut self,
+        (certificate, key): (CertificateDer<'static>, PrivateKeyDer<'static>),
+    ) -> Self {
+        self.roots = client_config(&self.authority, Some((certificate, key)));
+        self
+    }
+
+    /// A stage with its store in a place.
+    pub async fn on(place: &Place) -> Self {
+        let settings = Settings { rate: 10_000, burst: 10_000, ..Settings::default() };
+        let keep =
+            Keep { logs: Some(place.folder.path().join("logs")), ..Keep::in_database(place.settings()) };
+        let (acceptor, authority) = tls::for_this_machine().unwrap();
+        Self::at(settings, keep, tempfile::tempdir().unwrap(), acceptor, &authority).await
+    }
+
+    async fn at(
+        settings: Settings,
+        keep: Keep,
+        folder: TempDir,
+        acceptor: TlsAcceptor,
+        authority: &str,
+    ) -> Self {
+        // The tests' times are long ago.
+        let age = Duration::from_secs(100 * 365 * 24 * 3600);
+        let retention = Retention { history: age, usage: age, logs: age, ..Retention::default() };
+        let keep = Keep { every: Duration::from_millis(50), retention, ..keep };
         let file = folder.path().join(users::FILE);
         let later = Timestamp::now() + 1.hour();
         let person = |name: &str, token: &str, until| Person::new(name, Vec::new(), token, until);
@@ -140,13 +213,42 @@ impl Stage {
         let own = Client::new(own, "default");
         let nobody = Client::new(Endpoint::with_credentials(server.clone()), "default");
         let stop = CancellationToken::new();
-        let service = Service::start(&own, &nobody, settings, &stop);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (acceptor, authority) = tls::for_this_machine().unwrap();
-        tokio::spawn(service::serve(listener, acceptor, service.clone(), stop.clone()));
-        tokio::time::timeout(PATIENCE, service.ready()).await.unwrap();
-        Self { admin, server, address, roots: roots(&authority), requests, stop, _folder: folder }
+        let address = serve((&own, &nobody), &settings, &keep, &acceptor, &stop).await;
+        let roots = client_config(authority, None);
+        let authority = authority.to_owned();
+        Self {
+            admin,
+            server,
+            address,
+            authority,
+            roots,
+            requests,
+            stop,
+            own,
+            nobody,
+            settings,
+            keep,
+            acceptor,
+            _folder: folder,
+        }
+    }
+
+    /// Stops the service and starts another with the same store.
+    pub async fn restart(&mut self) {
+        self.stop.cancel();
+        self.stop = CancellationToken::new();
+        self.address = self.serve(&self.stop).await;
+    }
+
+    /// Starts another replica with the same store, until the result is cancelled.
+    pub async fn replica(&self) -> CancellationToken {
+        let stop = self.stop.child_token();
+        self.serve(&stop).await;
+        stop
+    }
+
+    async fn serve(&self, stop: &CancellationToken) -> SocketAddr {
+        serve((&self.own, &self.nobody), &self.settings, &self.keep, &self.acceptor, stop).await
     }
 
     /// Stops the service.
@@ -160,11 +262,7 @@ impl Stage {
     }
 
     async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
-        let mut config = (*self.roots).clone();
-        config.alpn_protocols = vec![protocol.to_vec()];
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+        connect(self.address, &self.roots, protocol).await.unwrap()
     }
 
     /// Sends a request over HTTP/1.1 and returns the response as it begins.
@@ -177,10 +275,7 @@ impl Stage {
 
     /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
-        let (parts, body) = self.open(request).await.into_parts();
-        let body = tokio::time::timeout(PATIENCE, body.collect()).await.unwrap().unwrap().to_bytes();
-        let text = String::from_utf8_lossy(&body).into_owned();
-        Reply { status: parts.status.as_u16(), headers: parts.headers, text }
+        send(self.address, &self.roots, request).await.unwrap()
     }
 
     /// Sends a request with a token and, if given, a body.
@@ -231,6 +326,13 @@ impl Stage {
         jobs.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
+    /// Annotates a job, as an operator does.
+    pub async fn annotate(&self, namespace: &str, name: &str, annotation: &str, text: &str) {
+        let jobs = ::jobs::Kind::MpiJob.api(&self.admin, namespace);
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { annotation: text } } }));
+        jobs.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
     /// Waits until the administrator's list has the job in a state.
     pub async fn until_shown(&self, namespace: &str, name: &str, is: impl Fn(&Value) -> bool) {
         let path = format!("/api/v1/jobs?namespace={namespace}&limit=500");
@@ -247,23 +349,69 @@ impl Stage {
         tokio::time::timeout(PATIENCE, shown).await.unwrap();
     }
 
-    /// Creates a pod of a job on the node that has the pods' output.
-    pub async fn pod(&self, namespace: &str, job: &str, role: &str, name: &str) {
-        let state = json!({ "terminated": { "exitCode": 0, "finishedAt": "2026-01-01T00:00:30Z" } });
+    /// Creates a pod of a job that requests something and has not started.
+    pub async fn pod_with(&self, namespace: &str, job: &str, role: &str, name: &str, limits: Value) {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace,
                 "labels": { api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role } },
-            "spec": { "nodeName": NODE, "containers": [{ "name": "main", "image": "i" }] } });
+            "spec": { "nodeName": NODE, "containers": [{ "name": "main", "image": "i",
+                "resources": { "limits": limits } }] } });
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+
+    /// Waits until the output of so many containers of a job is archived.
+    pub async fn until_archived(&self, job: &str, containers: usize) {
+        let rows = self.get(&format!("/api/v1/jobs?q={job}"), ADMIN).await.json();
+        let uid = rows["jobs"][0]["uid"].as_str().unwrap().to_owned();
+        let store = history::Store::open(self.keep.database.clone()).await.unwrap();
+        let archive = history::logs::Archive::in_memory(store);
+        let archived = async {
+            while history::logs::sources(&archive, &uid, None).await.unwrap().len() < containers {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, archived).await.unwrap();
+    }
+
+    /// Creates a pod of a job on the node that has the pods' output.
+    pub async fn pod(&self, namespace: &str, job: &str, role: &str, name: &str) {
+        self.pod_with(namespace, job, role, name, json!({})).await;
+        let state = json!({ "terminated": { "exitCode": 0, "finishedAt": "2026-01-01T00:00:30Z" } });
         let status = json!({ "phase": "Succeeded", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "",
             "ready": false, "restartCount": 0, "state": state }] });
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
-        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
         let patch = Patch::Merge(json!({ "status": status }));
         pods.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Says what pods have written: the pod, the second of the line, its text.
     pub fn output(&self, lines: Vec<(String, i64, String)>) {
-        self.server.kubelets.register(NODE, Arc::new(Written(lines)));
+        self.server.kubelets.register(NODE, Arc::new(Played { lines, pods: Vec::new() }));
+    }
+
+    /// Lets the pods write a line, and end, once `end` is cancelled. `opened` is cancelled when somebody reads their output.
+    pub fn output_later(&self, line: &'static str, opened: CancellationToken, end: CancellationToken) {
+        self.server.kubelets.register(NODE, Arc::new(Unfinished { line, opened, end }));
+    }
+
+    /// Says what pods use: the pod, billionths of a core, bytes.
+    pub async fn uses(&self, namespace: &str, used: &[(&str, u64, u64)]) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        let node = json!({ "metadata": { "name": NODE } });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
+        let mut pods = Vec::new();
+        for (name, cpu_nanocores, memory_bytes) in used {
+            let used = Used { cpu_nanocores: *cpu_nanocores, memory_bytes: *memory_bytes, ..Used::default() };
+            pods.push(PodUsage {
+                namespace: namespace.to_owned(),
+                name: (*name).to_owned(),
+                uid: api.get(name).await.unwrap().uid().unwrap(),
+                containers: vec![("main".to_owned(), used)],
+                traffic: None,
+            });
+        }
+        self.server.kubelets.register(NODE, Arc::new(Played { lines: Vec::new(), pods }));
     }
 
     /// A token of a service account that edits jobs of the team, for an audience.
@@ -286,6 +434,18 @@ impl Stage {
         made.status.unwrap().token.unwrap()
     }
 
+    /// Deletes that account, and with it its tokens.
+    pub async fn delete_account(&self) {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), TEAM);
+        accounts.delete("pipeline", &kube::api::DeleteParams::default()).await.unwrap();
+    }
+
+    /// Gives a person a role in a namespace.
+    pub async fn allow(&self, namespace: &str, person: &str, role: &str) {
+        let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": person });
+        bind(&self.admin, namespace, &format!("{person}-{}", role.replace(':', "-")), role, subject).await;
+    }
+
     /// Takes a person's roles in the team away.
     pub async fn revoke(&self, person: &str) {
         let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> =
@@ -296,6 +456,49 @@ impl Stage {
             }
         }
     }
+}
+
+async fn connect(
+    address: SocketAddr,
+    roots: &ClientConfig,
+    protocol: &[u8],
+) -> Result<TlsStream<TcpStream>, std::io::Error> {
+    let mut config = roots.clone();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// Sends a request to a service at an address and reads the whole response.
+pub async fn send(
+    address: SocketAddr,
+    roots: &ClientConfig,
+    request: Request<Full<Bytes>>,
+) -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TokioIo::new(connect(address, roots, b"http/1.1").await?);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    tokio::spawn(connection);
+    let (parts, body) = tokio::time::timeout(PATIENCE, sender.send_request(request)).await??.into_parts();
+    let body = tokio::time::timeout(PATIENCE, body.collect()).await??.to_bytes();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, text })
+}
+
+/// Starts a service with the clients as its own account and without credentials.
+async fn serve(
+    (own, nobody): (&Client, &Client),
+    settings: &Settings,
+    keep: &Keep,
+    acceptor: &TlsAcceptor,
+    stop: &CancellationToken,
+) -> SocketAddr {
+    let service = Service::start(own, nobody, settings.clone(), keep, stop);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(service::serve(listener, acceptor.clone(), service.clone(), stop.clone()));
+    tokio::time::timeout(PATIENCE, service.ready()).await.unwrap();
+    address
 }
 
 /// A request over REST.
@@ -379,21 +582,38 @@ async fn bind(admin: &Client, namespace: &str, name: &str, role: &str, subject: 
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
 }
 
-fn roots(authority: &str) -> Arc<ClientConfig> {
+/// Trusts an authority, in PEM, and shows a certificate of its own if it is given one.
+pub fn client_config(
+    authority: &str,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+    let config = config.with_root_certificates(roots);
+    Arc::new(match own {
+        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+        None => config.with_no_client_auth(),
+    })
 }
 
-/// A node that has its pods' output, and nothing else.
-struct Written(Vec<(String, i64, String)>);
+/// A node that has its pods' output and usage, and nothing else.
+struct Played {
+    lines: Vec<(String, i64, String)>,
+    pods: Vec<PodUsage>,
+}
 
-impl Kubelet for Written {
+impl Kubelet for Played {
+    fn usage(&self, _node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        let pods = self.pods.clone();
+        let (time, window, node) = (Timestamp::now(), Duration::from_secs(15), Used::default());
+        async move { Some(NodeUsage { time, window, node, pods }) }.boxed()
+    }
+
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
         let lines: Vec<&(String, i64, String)> =
-            self.0.iter().filter(|(pod, ..)| *pod == request.pod).collect();
+            self.lines.iter().filter(|(pod, ..)| *pod == request.pod).collect();
         let tail = request.tail_lines.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
         let at = |second: &i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
         let written: String = lines[lines.len().saturating_sub(tail)..]
@@ -404,5 +624,28 @@ impl Kubelet for Written {
             })
             .collect();
         async move { Ok(futures::stream::iter([Ok(written.into())]).boxed()) }.boxed()
+    }
+}
+
+/// A node whose pods write one line and end when a test says so.
+struct Unfinished {
+    line: &'static str,
+    opened: CancellationToken,
+    end: CancellationToken,
+}
+
+impl Kubelet for Unfinished {
+    fn usage(&self, _node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        async { None }.boxed()
+    }
+
+    fn logs(&self, _request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        let (line, end) = (self.line, self.end.clone());
+        let rest = async move {
+            end.cancelled().await;
+            Ok(if line.is_empty() { String::new() } else { format!("2026-01-01T00:00:01Z {line}\n") }.into())
+        };
+        self.opened.cancel();
+        async { Ok(futures::stream::once(rest).boxed()) }.boxed()
     }
 }

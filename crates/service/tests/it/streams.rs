@@ -189,3 +189,26 @@ async fn one_user_cannot_hold_all_streams() {
         async { while stage.open(request("GET", "/api/v1/stream", JANE, None)).await.status() != 200 {} };
     timeout(PATIENCE, freed).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_stream_of_named_jobs_has_no_others() {
+    let stage = Stage::new().await;
+    for name in ["a", "b", "c"] {
+        stage.job(TEAM, name).await;
+    }
+    let mut events = Events::open(&stage, "names=a&names=c", JANE, "").await;
+    let snapshot = events.until("snapshot").await.json();
+    let mut names: Vec<&str> =
+        snapshot["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "c"]);
+    for name in ["b", "c"] {
+        stage.status(TEAM, name, json!({ "phase": "Running" })).await;
+    }
+    let change = events.until("change").await.json();
+    assert_eq!((change["jobs"].as_array().unwrap().len(), &change["jobs"][0]["name"]), (1, &json!("c")));
+    let request = WatchJobsRequest { names: vec!["b".to_owned()], ..WatchJobsRequest::default() };
+    let mut events = stage.grpc().await.watch_jobs(call(JANE, request)).await.unwrap().into_inner();
+    let snapshot = until(&mut events, "snapshot").await;
+    assert_eq!(snapshot.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["b"]);
+}

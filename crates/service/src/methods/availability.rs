@@ -1,0 +1,104 @@
+//! Whether a job that does not exist yet could be created and start, and when.
+
+use std::sync::Arc;
+
+use ::api::MPIJob;
+use jiff::Timestamp;
+use jobs::Kind;
+use jobs::availability::{self, Availability, Start};
+use jobs::preflight::{self, PATIENCE};
+use plan::{Basis, Estimate, Finding, Source, Weight};
+
+use super::templates;
+use crate::access::Right;
+use crate::contract::{
+    self, CheckAvailabilityRequest, CheckAvailabilityResponse, QueueRoom, Resources, WaitBasis, WaitEstimate,
+};
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::row::count;
+use crate::service::Service;
+
+/// Checks whether a job could be created and start now.
+pub async fn check_availability(
+    service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: CheckAvailabilityRequest,
+) -> Result<CheckAvailabilityResponse, Problem> {
+    let namespace = &request.namespace;
+    let sent = (request.manifest.as_str(), request.spec, request.template.as_ref());
+    let draft = templates::draft(&caller, namespace, sent).await?;
+    let right = Right::on_jobs("create", draft.kind, namespace);
+    service.access.require(&caller, right, draft.kind.names()).await?;
+    if draft.kind != Kind::MpiJob {
+        let fault = format!("{} cannot be checked before they are created", draft.kind.names());
+        return Err(Problem::invalid("manifest", fault, "create it with dryRun"));
+    }
+    Ok(message(of(&caller, &draft.job, namespace).await))
+}
+
+/// Returns what a job would meet in the namespace now, as far as the caller may read it.
+pub async fn of(caller: &Caller, job: &MPIJob, namespace: &str) -> Availability {
+    let seen = preflight::snapshot(&caller.client, namespace, PATIENCE).await;
+    availability::availability(job, namespace, &seen, Timestamp::now())
+}
+
+/// Returns it as the contract has it.
+pub fn message(found: Availability) -> CheckAvailabilityResponse {
+    CheckAvailabilityResponse {
+        available: found.findings.is_empty(),
+        findings: found.findings.iter().map(finding).collect(),
+        start: match found.start {
+            Start::Now => "Now",
+            Start::Later => "Later",
+            Start::WhenResumed => "WhenResumed",
+            Start::Refused => "Refused",
+            Start::Unknown => "Unknown",
+        }
+        .to_owned(),
+        requested: Some(resources(&found.requested)),
+        free: found.free.as_ref().map(resources),
+        queue: found.queue.map(|queue| QueueRoom {
+            name: queue.name,
+            cluster_queue: queue.cluster_queue,
+            free: queue.free.as_ref().map(resources),
+            ahead: count(queue.ahead),
+        }),
+        wait: found.wait.as_ref().map(wait),
+    }
+}
+
+/// Returns a finding as the contract has it.
+pub fn finding(finding: &Finding) -> contract::Finding {
+    contract::Finding {
+        weight: if finding.weight == Weight::Refused { "Refused" } else { "Waits" }.to_owned(),
+        reason: finding.reason.word().to_owned(),
+        message: finding.message.clone(),
+        advice: finding.advice.text.clone(),
+    }
+}
+
+fn resources(amounts: &availability::Resources) -> Resources {
+    Resources { gpus: count(amounts.gpus), cpu: amounts.cpu(), memory: amounts.memory() }
+}
+
+fn wait(estimate: &Estimate) -> WaitEstimate {
+    let (low_seconds, high_seconds, basis) = match estimate {
+        Estimate::Range { low_seconds, high_seconds, basis } => {
+            (Some(count(*low_seconds)), Some(count(*high_seconds)), basis.as_slice())
+        }
+        Estimate::Unknown => (None, None, &[][..]),
+    };
+    let basis = basis.iter().map(|Basis { source, jobs }| WaitBasis {
+        source: match source {
+            Source::Progress => "Progress",
+            Source::SimilarJobs => "SimilarJobs",
+            Source::EndedJobs => "EndedJobs",
+            Source::Deadlines => "Deadlines",
+            Source::QueueOrder => "QueueOrder",
+        }
+        .to_owned(),
+        jobs: count(*jobs),
+    });
+    WaitEstimate { low_seconds, high_seconds, message: estimate.to_string(), basis: basis.collect() }
+}

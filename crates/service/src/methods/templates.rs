@@ -1,0 +1,179 @@
+//! Templates: manifests that are kept in the cluster, with parameters and versions. Kubernetes' rules for ConfigMaps
+//! are theirs.
+
+use std::sync::Arc;
+
+use jobs::setting::Setting;
+use jobs::submit::Draft;
+use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
+use serde_json::Value;
+
+use super::source::{self, yaml};
+use crate::call::proper;
+use crate::contract::{
+    DeleteTemplateRequest, DeleteTemplateResponse, FromTemplate, GetTemplateRequest, JobSpec,
+    ListTemplatesRequest, ListTemplatesResponse, SaveTemplateRequest, Template, TemplateParameter,
+};
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::row::count;
+use crate::service::Service;
+
+/// The most settings of a job from a template.
+const MOST_SETTINGS: usize = 100;
+
+/// Lists the templates of a namespace, and the shared ones.
+pub async fn list_templates(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: ListTemplatesRequest,
+) -> Result<ListTemplatesResponse, Problem> {
+    let found = template::templates(&caller.client, &places(&request.namespace)).await?;
+    Ok(ListTemplatesResponse { templates: found.into_iter().map(message).collect() })
+}
+
+/// Gets a template of a namespace, or a shared one.
+pub async fn get_template(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: GetTemplateRequest,
+) -> Result<Template, Problem> {
+    let version = version(request.version)?;
+    let places = places(&request.namespace);
+    let found = template::template(&caller.client, &places, &request.name, version).await?;
+    Ok(message(found))
+}
+
+/// Saves a template, as its next version if there is one of that name.
+pub async fn save_template(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: SaveTemplateRequest,
+) -> Result<Template, Problem> {
+    let draft = source::draft(&request.namespace, &request.manifest, None)?;
+    let job = serde_json::from_value(draft.object)
+        .map_err(|error| Problem::invalid("manifest", error.to_string(), "send the manifest of a job"))?;
+    let parameters: Result<Vec<Parameter>, Problem> =
+        request.parameters.into_iter().enumerate().map(|(at, sent)| parameter(at, sent)).collect();
+    let saving =
+        Saving { name: request.name, description: request.description, parameters: Some(parameters?) };
+    Ok(message(template::save(&caller.client, &job, &request.namespace, &saving).await?))
+}
+
+/// Deletes a template with all its versions.
+pub async fn delete_template(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: DeleteTemplateRequest,
+) -> Result<DeleteTemplateResponse, Problem> {
+    template::delete(&caller.client, &request.namespace, &request.name).await?;
+    Ok(DeleteTemplateResponse { namespace: request.namespace, name: request.name })
+}
+
+/// Reads what is to be created: a manifest, a specification or a template, of which there must be one.
+pub async fn draft(
+    caller: &Caller,
+    namespace: &str,
+    (manifest, spec, template): (&str, Option<JobSpec>, Option<&FromTemplate>),
+) -> Result<Draft, Problem> {
+    match template {
+        Some(template) if manifest.is_empty() && spec.is_none() => {
+            let read = self::manifest(caller, namespace, template).await?;
+            source::draft(namespace, &read, None)
+        }
+        Some(_) => Err(source::one_of()),
+        None => source::draft(namespace, manifest, spec),
+    }
+}
+
+/// Returns the manifest of the job that a request makes from a template.
+pub async fn manifest(caller: &Caller, namespace: &str, from: &FromTemplate) -> Result<String, Problem> {
+    proper("template.name", &from.name)?;
+    proper("template.jobName", &from.job_name)?;
+    let own = if from.namespace.is_empty() { namespace } else { &from.namespace };
+    proper("template.namespace", own)?;
+    if from.set.len() > MOST_SETTINGS {
+        let fault = format!("has {} settings", from.set.len());
+        return Err(Problem::invalid("template.set", fault, format!("make at most {MOST_SETTINGS}")));
+    }
+    let settings: Result<Vec<Setting>, Problem> = from
+        .set
+        .iter()
+        .enumerate()
+        .map(|(at, text)| {
+            let path = format!("template.set[{at}]");
+            Setting::read(text).map_err(|fault| Problem::invalid(&path, fault, ""))
+        })
+        .collect();
+    let found = template::template(&caller.client, &places(own), &from.name, version(from.version)?).await?;
+    let using = Using { name: from.job_name.clone(), values: from.parameters.clone(), settings: settings? };
+    let manifest: Value = template::instantiate(&found, &using)?;
+    Ok(manifest.to_string())
+}
+
+/// Where templates are looked for, the first first.
+fn places(namespace: &str) -> Vec<&str> {
+    if namespace == SHARED { vec![namespace] } else { vec![namespace, SHARED] }
+}
+
+/// Reads the number of a version; 0 is the newest.
+fn version(number: i32) -> Result<Option<u32>, Problem> {
+    let number = u32::try_from(number);
+    let number = number.map_err(|_| Problem::invalid("version", "is negative", "send a version's number"))?;
+    Ok(Some(number).filter(|number| *number > 0))
+}
+
+fn parameter(at: usize, sent: TemplateParameter) -> Result<Parameter, Problem> {
+    let type_ = match sent.r#type.as_str() {
+        "" | "string" => Type::String,
+        "integer" => Type::Integer,
+        "number" => Type::Number,
+        "boolean" => Type::Boolean,
+        "quantity" => Type::Quantity,
+        other => {
+            let shown: String = other.chars().take(40).collect();
+            return Err(Problem::invalid(
+                &format!("parameters[{at}].type"),
+                format!("\"{}\" is not a type", shown.escape_debug()),
+                "use string, integer, number, boolean or quantity",
+            ));
+        }
+    };
+    Ok(Parameter {
+        name: sent.name,
+        type_,
+        default: sent.default,
+        description: sent.description,
+        allowed: sent.allowed,
+        sets: sent.sets,
+    })
+}
+
+fn message(template: template::Template) -> Template {
+    let parameter = |parameter: Parameter| TemplateParameter {
+        name: parameter.name,
+        r#type: match parameter.type_ {
+            Type::String => "string",
+            Type::Integer => "integer",
+            Type::Number => "number",
+            Type::Boolean => "boolean",
+            Type::Quantity => "quantity",
+        }
+        .to_owned(),
+        default: parameter.default,
+        description: parameter.description,
+        allowed: parameter.allowed,
+        sets: parameter.sets,
+    };
+    Template {
+        shared: template.namespace == SHARED,
+        name: template.name,
+        namespace: template.namespace,
+        version: count(template.version),
+        versions: template.versions.into_iter().map(count).collect(),
+        kind: template.kind.name().to_owned(),
+        description: template.description,
+        parameters: template.parameters.into_iter().map(parameter).collect(),
+        manifest: yaml(&template.manifest),
+    }
+}

@@ -1,0 +1,125 @@
+//! What jobs used, summed over a period.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use history::usage::{self, Group, Key, Period, Used, write_csv};
+use jiff::{SignedDuration, Timestamp};
+use jobs::Kind;
+
+use crate::access::Right;
+use crate::contract::{Answer, ListUsageRequest, ListUsageResponse, Usage, UsedAmount};
+use crate::filter::moment;
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::row::time;
+use crate::service::Service;
+
+/// The length of the period if its beginning is not given.
+const USUAL: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// Sums; over REST, a table if one was asked for.
+pub struct Summed(ListUsageResponse);
+
+impl Answer<ListUsageResponse> for Summed {
+    fn message(self) -> ListUsageResponse {
+        self.0
+    }
+
+    fn json(&self) -> Vec<u8> {
+        match self.0.csv.is_empty() {
+            true => self.0.json(),
+            false => self.0.csv.clone().into_bytes(),
+        }
+    }
+
+    fn content_type(&self) -> &'static str {
+        if self.0.csv.is_empty() { "application/json" } else { "text/csv; charset=utf-8; header=present" }
+    }
+}
+
+/// Sums usage.
+pub async fn list_usage(
+    service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: ListUsageRequest,
+) -> Result<Summed, Problem> {
+    let now = Timestamp::now();
+    let until = moment("until", &request.until)?.unwrap_or(now);
+    let from = moment("since", &request.since)?;
+    let from = from.unwrap_or_else(|| until.checked_sub(USUAL).unwrap_or(Timestamp::MIN));
+    if from > until {
+        return Err(Problem::invalid("since", "is after until", "begin the period before its end"));
+    }
+    let mut group = Group { namespace: true, user: !request.user.is_empty(), job: false };
+    for by in &request.by {
+        match by.as_str() {
+            "user" => group.user = true,
+            "job" => group.job = true,
+            _ => return Err(Problem::invalid("by", "is not something to sum by", "use user or job")),
+        }
+    }
+    let is_csv = match request.format.as_str() {
+        "" | "json" => false,
+        "csv" => true,
+        _ => return Err(Problem::invalid("format", "is not a format", "use json or csv")),
+    };
+    let namespace = Some(request.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    if let Some(namespace) = namespace {
+        let right = Right::on_jobs("list", Kind::MpiJob, namespace);
+        service.access.require(&caller, right, Kind::MpiJob.names()).await?;
+    }
+    let store = &service.kept.opened()?.store;
+    let period = Period { from, until };
+    let mut sums = usage::usage(store, period, group, namespace, now).await?;
+    if namespace.is_none() {
+        let visible = visible(&service, &caller, sums.keys()).await?;
+        sums.retain(|key, _| key.namespace.as_ref().is_some_and(|namespace| visible.contains(namespace)));
+    }
+    if !request.user.is_empty() {
+        sums.retain(|key, _| key.user.as_ref() == Some(&request.user));
+    }
+    let mut csv = Vec::new();
+    if is_csv {
+        // Writing to memory cannot fail.
+        let _ = write_csv(&mut csv, period, &sums);
+    }
+    Ok(Summed(ListUsageResponse {
+        from: time(Some(from)),
+        until: time(Some(until)),
+        usage: sums.iter().map(|(key, used)| row(key, used)).collect(),
+        csv: String::from_utf8_lossy(&csv).into_owned(),
+    }))
+}
+
+/// Returns those namespaces in which the caller may list MPIJobs.
+async fn visible(
+    service: &Service,
+    caller: &Caller,
+    keys: impl Iterator<Item = &Key>,
+) -> Result<BTreeSet<String>, Problem> {
+    let namespaces: BTreeSet<String> = keys.filter_map(|key| key.namespace.clone()).collect();
+    let on = |namespace: &str| Right::on_jobs("list", Kind::MpiJob, namespace);
+    if service.access.may(caller, on("")).await? {
+        return Ok(namespaces);
+    }
+    let asked = namespaces.iter().map(|namespace| on(namespace)).collect();
+    let allowed = service.access.among(caller, asked).await?;
+    Ok(allowed.into_iter().map(|right| right.namespace).collect())
+}
+
+fn row(key: &Key, used: &Used) -> Usage {
+    let (job, uid) = key.job.clone().unwrap_or_default();
+    let amount = |amount: usage::Amount<'_>| UsedAmount {
+        resource: amount.resource.to_owned(),
+        amount_seconds: amount.amount_seconds,
+        hours: amount.hours,
+    };
+    Usage {
+        namespace: key.namespace.clone().unwrap_or_default(),
+        user: key.user.clone().unwrap_or_default(),
+        job,
+        uid,
+        amounts: used.amounts().into_iter().map(amount).collect(),
+    }
+}

@@ -1,0 +1,263 @@
+//! What jobs use and report while they run: CPU and memory of their pods, sampled from the metrics API as the service's
+//! own account, and the metrics that training programs report through their jobs.
+//!
+//! The memory is bounded: a series of any length keeps at most [`MOST_POINTS`] points, which become sparser as it grows, and
+//! there are at most [`MOST_SERIES`]. The samples of a job go when the job goes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobs::usage::{self, Measured};
+use jobs::view::Reported;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::board::Board;
+use crate::interval::every;
+
+/// The most points of a series.
+const MOST_POINTS: usize = 256;
+/// The most series of all jobs. Beyond it, the job that was sampled longest ago loses its own.
+const MOST_SERIES: usize = 10_000;
+
+/// A series: its points become sparser as it grows.
+#[derive(Clone, Debug)]
+pub struct Series<T> {
+    points: Vec<(Timestamp, T)>,
+    /// Of how many values one is kept.
+    stride: usize,
+    /// The number of values so far.
+    seen: usize,
+}
+
+impl<T> Default for Series<T> {
+    fn default() -> Self {
+        Self { points: Vec::new(), stride: 1, seen: 0 }
+    }
+}
+
+impl<T> Series<T> {
+    /// Adds a value.
+    pub fn push(&mut self, at: Timestamp, value: T) {
+        let is_kept = self.seen.is_multiple_of(self.stride);
+        self.seen += 1;
+        if !is_kept {
+            return;
+        }
+        self.points.push((at, value));
+        if self.points.len() == MOST_POINTS {
+            let mut number = 0;
+            self.points.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// Returns the points, the oldest first.
+    pub fn points(&self) -> &[(Timestamp, T)] {
+        &self.points
+    }
+}
+
+/// What a pod uses at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Used {
+    /// CPU, in thousandths of a core.
+    pub cpu_millis: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+}
+
+/// A pod's samples.
+#[derive(Clone, Debug, Default)]
+pub struct PodSamples {
+    /// `launcher` or `worker`.
+    pub role: String,
+    /// What it used.
+    pub used: Series<Used>,
+}
+
+/// A job's samples.
+#[derive(Clone, Debug, Default)]
+pub struct JobSamples {
+    /// Its pods, by name.
+    pub pods: BTreeMap<String, PodSamples>,
+    /// What its program reported, by name.
+    pub reported: BTreeMap<String, Series<f64>>,
+    last: Timestamp,
+}
+
+impl JobSamples {
+    fn series(&self) -> usize {
+        self.pods.len() + self.reported.len()
+    }
+}
+
+/// The samples of all jobs, by UID.
+#[derive(Default)]
+pub struct Samples {
+    jobs: Mutex<HashMap<String, JobSamples>>,
+}
+
+impl Samples {
+    /// Returns a job's samples.
+    pub fn of(&self, uid: &str) -> JobSamples {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(uid).cloned().unwrap_or_default()
+    }
+
+    /// Takes in what a job's program reports, if it is newer than what it reported before.
+    pub fn report(&self, uid: &str, reported: &Reported, now: Timestamp) {
+        let at = reported.updated.unwrap_or(now);
+        let percent = reported.percent.map(|percent| ("progress".to_owned(), f64::from(percent)));
+        let metrics = reported.metrics.iter().filter_map(|(name, text)| {
+            let value: f64 = text.parse().ok()?;
+            value.is_finite().then(|| (name.clone(), value))
+        });
+        let values: Vec<(String, f64)> = percent.into_iter().chain(metrics).collect();
+        if values.is_empty() {
+            return;
+        }
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let job = jobs.entry(uid.to_owned()).or_default();
+        job.last = now;
+        for (name, value) in values {
+            let series = job.reported.entry(name).or_default();
+            if series.points().last().is_none_or(|(last, _)| *last < at) {
+                series.push(at, value);
+            }
+        }
+        bound(&mut jobs);
+    }
+
+    /// Takes in what a job's pods use.
+    fn measured(&self, uid: &str, pods: Vec<Measured>, now: Timestamp) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let job = jobs.entry(uid.to_owned()).or_default();
+        job.last = now;
+        for pod in pods {
+            let samples = job.pods.entry(pod.name).or_default();
+            samples.role = pod.role;
+            let used = Used { cpu_millis: pod.cpu_millis, memory_mib: pod.memory_mib };
+            samples.used.push(now, used);
+        }
+        bound(&mut jobs);
+    }
+
+    /// Forgets jobs that are gone.
+    fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| is_there(uid));
+    }
+}
+
+fn bound(jobs: &mut HashMap<String, JobSamples>) {
+    let mut series: usize = jobs.values().map(JobSamples::series).sum();
+    while series > MOST_SERIES && jobs.len() > 1 {
+        let oldest = jobs.iter().min_by_key(|(_, job)| job.last).map(|(uid, _)| uid.clone());
+        let Some(gone) = oldest.and_then(|uid| jobs.remove(&uid)) else { return };
+        series -= gone.series();
+    }
+}
+
+/// Samples the pods of running jobs until `stop`. While no job runs, nothing is asked.
+pub async fn sample(
+    client: Client,
+    board: Arc<Board>,
+    samples: Arc<Samples>,
+    period: Duration,
+    stop: CancellationToken,
+) {
+    let mut ticks = every(period);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        let (_, jobs) = board.snapshot(|_| true);
+        let there: HashSet<&str> = jobs.iter().map(|job| job.row.uid.as_str()).collect();
+        samples.keep(|uid| there.contains(uid));
+        let running: HashMap<(&str, &str), &str> = jobs
+            .iter()
+            .filter(|job| job.row.phase == "Running")
+            .map(|job| ((job.row.namespace.as_str(), job.row.name.as_str()), job.row.uid.as_str()))
+            .collect();
+        if running.is_empty() {
+            continue;
+        }
+        let measured = match stop.run_until_cancelled(usage::measure(&client)).await {
+            Some(Ok(measured)) => measured,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "cannot read the usage of pods");
+                continue;
+            }
+            None => return,
+        };
+        let mut by_job: HashMap<&str, Vec<Measured>> = HashMap::new();
+        for pod in measured {
+            if let Some(uid) = running.get(&(pod.namespace.as_str(), pod.job.as_str())) {
+                by_job.entry(uid).or_default().push(pod);
+            }
+        }
+        let now = Timestamp::now();
+        for (uid, pods) in by_job {
+            samples.measured(uid, pods, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_long_series_keeps_its_whole_time_in_few_points() {
+        let mut series = Series::default();
+        for second in 0..100_000 {
+            series.push(at(second), second);
+        }
+        let points = series.points();
+        assert!(points.len() < MOST_POINTS && points.len() >= MOST_POINTS / 2, "{}", points.len());
+        assert_eq!(points[0].1, 0);
+        let gaps: Vec<i64> = points.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+        assert!(gaps.iter().all(|gap| *gap == gaps[0]), "evenly spaced: {gaps:?}");
+        assert!(points.last().unwrap().1 > 99_000);
+    }
+
+    #[test]
+    fn a_report_counts_once_and_only_its_numbers() {
+        let samples = Samples::default();
+        let report = |second: i64, loss: &str| Reported {
+            percent: Some(10),
+            updated: Some(at(second)),
+            metrics: [("loss", loss), ("note", "warm"), ("bad", "NaN")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            ..Reported::default()
+        };
+        for (second, loss) in [(1, "0.5"), (1, "0.5"), (2, "0.4"), (1, "0.9")] {
+            samples.report("u", &report(second, loss), at(9));
+        }
+        let job = samples.of("u");
+        assert_eq!(job.reported.keys().collect::<Vec<_>>(), ["loss", "progress"]);
+        assert_eq!(job.reported["loss"].points(), [(at(1), 0.5), (at(2), 0.4)]);
+    }
+
+    #[test]
+    fn the_job_that_was_sampled_longest_ago_makes_room() {
+        let mut jobs = HashMap::new();
+        for (uid, second, series) in
+            [("old", 1, MOST_SERIES / 2), ("new", 3, MOST_SERIES / 2), ("middle", 2, 2)]
+        {
+            let reported = (0..series).map(|number| (number.to_string(), Series::default())).collect();
+            jobs.insert(uid.to_owned(), JobSamples { reported, last: at(second), ..JobSamples::default() });
+        }
+        bound(&mut jobs);
+        let mut left: Vec<&str> = jobs.keys().map(String::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["middle", "new"]);
+    }
+}

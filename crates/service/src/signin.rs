@@ -1,0 +1,175 @@
+//! Signing in and out with a browser: `/signin`, `/signout`, and `/session`, which says who is signed in.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use serde_json::json;
+
+use crate::browser::{self, bearer, is_own_page, no_cookie};
+use crate::page::{self, escape};
+use crate::problem::Problem;
+use crate::rest::{decoded, refuse, respond};
+use crate::service::Service;
+use crate::session::{SESSION, Session};
+
+/// The largest form: a token, and where to go.
+const MAX_FORM: usize = 32 << 10;
+/// The longest address to go to after signing in.
+const LONGEST_NEXT: usize = 2048;
+
+/// What a person or a one-time address sends.
+#[derive(Default)]
+struct Sent {
+    ticket: String,
+    token: String,
+    next: String,
+}
+
+impl Sent {
+    fn read(text: &str) -> Result<Self, Problem> {
+        let mut sent = Self::default();
+        for pair in text.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "ticket" => sent.ticket = decoded(value, true)?,
+                "token" => sent.token = decoded(value, true)?,
+                "next" => sent.next = decoded(value, true)?,
+                _ => {}
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Where to go afterwards.
+    fn next(&self) -> &str {
+        if is_path(&self.next) { &self.next } else { "/" }
+    }
+}
+
+/// Whether a text is a path of this service, and not another address.
+pub fn is_path(text: &str) -> bool {
+    let rest = text.strip_prefix('/');
+    rest.is_some_and(|rest| !rest.starts_with(['/', '\\']))
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+        && text.len() <= LONGEST_NEXT
+}
+
+/// `/signin`: the page, a one-time address, or the page's form.
+pub async fn sign_in(State(service): State<Arc<Service>>, request: Request) -> Response<Body> {
+    match enter(&service, request).await {
+        Ok(response) => response,
+        Err(problem) => refuse(&problem),
+    }
+}
+
+async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Problem> {
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::POST {
+        let sent = Sent::read(parts.uri.query().unwrap_or_default())?;
+        if sent.ticket.is_empty() {
+            return Ok(form(&sent, ""));
+        }
+        return match service.sessions.redeem(&sent.ticket) {
+            Some(authorization) => begin(service, &sent, &authorization).await,
+            None => Ok(form(&sent, "This address was used before, or has expired.")),
+        };
+    }
+    if !is_own_page(service, &parts) {
+        return Ok(form(&Sent::default(), "The form came from another page. Try again here."));
+    }
+    let form_body = Limited::new(body, MAX_FORM).collect().await;
+    let form_body = form_body.map_err(|_| Problem::usage("", "the form cannot be read", "send it again"))?;
+    let sent = Sent::read(&String::from_utf8_lossy(&form_body.to_bytes()))?;
+    match bearer(sent.token.trim().as_bytes()) {
+        Some(authorization) => begin(service, &sent, &authorization).await,
+        None => Ok(form(&sent, "This is not a token.")),
+    }
+}
+
+/// Begins a session of the caller with this authorization.
+async fn begin(
+    service: &Service,
+    sent: &Sent,
+    authorization: &HeaderValue,
+) -> Result<Response<Body>, Problem> {
+    let caller = match service.identity.caller(authorization).await {
+        Ok(caller) => caller,
+        Err(problem) if problem.status == StatusCode::UNAUTHORIZED => {
+            return Ok(form(sent, "The cluster does not accept this token: it is invalid or has expired."));
+        }
+        Err(problem) => return Err(problem),
+    };
+    service.limits.request(&caller.user)?;
+    let secret = service.sessions.begin(&caller);
+    let mut response = respond(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Body::empty());
+    let headers = response.headers_mut();
+    headers.insert(header::SET_COOKIE, browser::set_cookie(&secret, SESSION.as_secs())?);
+    if let Ok(next) = HeaderValue::from_str(sent.next()) {
+        headers.insert(header::LOCATION, next);
+    }
+    Ok(response)
+}
+
+/// The page with the form, and what was wrong before.
+fn form(sent: &Sent, fault: &str) -> Response<Body> {
+    let status = if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+    let fault = match fault {
+        "" => String::new(),
+        fault => format!("<p class=\"fault\" role=\"alert\">{fault}</p>\n"),
+    };
+    let body = format!(
+        "<h1>Sign in to distributed training</h1>\n{fault}\
+         <form method=\"post\" action=\"/signin\">\n\
+         <input type=\"hidden\" name=\"next\" value=\"{}\">\n\
+         <label for=\"token\">Token of your Kubernetes account</label>\n\
+         <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"off\" spellcheck=\"false\" required autofocus>\n\
+         <button type=\"submit\">Sign in</button>\n</form>\n\
+         <p>On OpenShift, the console shows it under <q>Copy login command</q>. A local cluster prints an \
+         address that opens the dashboard signed in.</p>",
+        escape(sent.next())
+    );
+    page::respond(status, "Sign in", &body)
+}
+
+/// `/signout`: ends the session.
+pub async fn sign_out(State(service): State<Arc<Service>>, request: Request) -> Response<Body> {
+    if let Some(session) = request.extensions().get::<Session>() {
+        service.sessions.end(&session.id);
+    }
+    let mut response = respond(StatusCode::NO_CONTENT, "text/plain; charset=utf-8", Body::empty());
+    response.headers_mut().insert(header::SET_COOKIE, no_cookie());
+    response
+}
+
+/// `/session`: who is signed in, and the token that changes have to carry.
+pub async fn session(State(service): State<Arc<Service>>, request: Request) -> Response<Body> {
+    let caller = match service.identity.of(request.headers()).await {
+        Ok(caller) => caller,
+        Err(problem) => return refuse(&problem),
+    };
+    let session = request.extensions().get::<Session>();
+    let id = session.map_or(caller.id, |session| session.id);
+    let mut answer = json!({ "user": caller.user, "csrfToken": service.sessions.csrf_token(&id) });
+    if let Some(session) = session {
+        answer["until"] = session.ends.to_string().into();
+    }
+    respond(StatusCode::OK, "application/json", answer.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_this_service_come_after_signing_in() {
+        let next = |text: &str| Sent::read(text).unwrap().next().to_owned();
+        assert_eq!(next("next=%2Fjobs%3Fphase%3DFailed"), "/jobs?phase=Failed");
+        for text in ["", "next=https%3A%2F%2Fa", "next=%2F%2Fa", "next=%2F%5Ca", "next=%2Fa%0D%0Ab", "next=a"]
+        {
+            assert_eq!(next(text), "/", "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What has to be done again and again for the store: deliver notifications, pack logs, forget what is too old.
+
+use std::time::Duration;
+
+use history::logs::maintain;
+use history::notifications::deliver::{Sender, deliver_due};
+use history::notifications::{self, MAX_CLAIM};
+use history::{Error, jobs, logs, usage};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::store::{Keep, Kept, Opened, Retention};
+
+/// Logs that were written this long ago are packed, however few they are.
+const PACK_AFTER: Duration = Duration::from_secs(600);
+/// How many intervals are between two packings, and between two clearances.
+const PACK_EVERY: u32 = 12;
+const CLEAR_EVERY: u32 = 60;
+/// How often all packed logs are read and repaired: only a fault of the disk makes that necessary.
+const REPAIR_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// Delivers notifications until `stop`.
+///
+/// # Errors
+/// If the settings for notifications are not valid.
+pub async fn deliver(keep: Keep, kept: Kept, stop: CancellationToken) -> Result<(), Error> {
+    let outgoing = &keep.notifications;
+    let sender = Sender::new(outgoing.policy.clone(), &outgoing.authorities, outgoing.mail.as_ref())?;
+    let work = async {
+        let opened = kept.wait().await;
+        loop {
+            let sent = deliver_due(&opened.store, &sender, MAX_CLAIM).await;
+            kept.note(&sent);
+            match sent {
+                Ok(0) => {}
+                Ok(_) => continue,
+                Err(error) => tracing::warn!(%error, "cannot deliver notifications; trying again"),
+            }
+            tokio::time::sleep(keep.every).await;
+        }
+    };
+    stop.run_until_cancelled(work).await;
+    Ok(())
+}
+
+/// Packs and clears until `stop`.
+pub async fn maintain(keep: Keep, kept: Kept, stop: CancellationToken) {
+    let work = async {
+        let opened = kept.wait().await;
+        let mut repaired = Instant::now();
+        for round in 0_u32.. {
+            let done = async {
+                if opened.packs && round % PACK_EVERY == 0 {
+                    while logs::pack_due(&opened.archive, before(PACK_AFTER)).await? > 0 {}
+                }
+                if round % CLEAR_EVERY == 0 {
+                    clear(&opened, &keep.retention).await?;
+                }
+                if opened.packs && repaired.elapsed() >= REPAIR_EVERY {
+                    repaired = Instant::now();
+                    let found = maintain::repair(&opened.archive).await?;
+                    if found.truncated > 0 {
+                        tracing::error!(?found, "packed logs were damaged");
+                    }
+                }
+                Ok::<(), Error>(())
+            };
+            if let Err(error) = done.await {
+                tracing::warn!(%error, "cannot clear the store; trying again");
+            }
+            tokio::time::sleep(keep.every).await;
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+/// Returns the time that was so long ago.
+fn before(age: Duration) -> Timestamp {
+    let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+    Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN)
+}
+
+async fn clear(opened: &Opened, retention: &Retention) -> Result<(), Error> {
+    let Retention { history, jobs: most_jobs, usage: usage_for, logs: logs_for, log_bytes } = *retention;
+    let store = &opened.store;
+    let gone = jobs::Retention { deleted_after: before(history), jobs: most_jobs };
+    while jobs::prune(store, &gone).await? > 0 {}
+    usage::prune(store, before(usage_for)).await?;
+    while notifications::prune(store, before(history)).await? > 0 {}
+    let kept = maintain::Retention { after: before(logs_for), bytes: log_bytes };
+    while maintain::prune(&opened.archive, &kept).await? > 0 {}
+    if opened.packs {
+        maintain::sweep(&opened.archive, before(maintain::GRACE)).await?;
+    }
+    Ok(())
+}

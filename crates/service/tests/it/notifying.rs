@@ -1,0 +1,197 @@
+//! Notifications, over the service: rules, a receiver, deliveries.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use history::notifications::Secret;
+use history::notifications::signature::{self, Headers};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::keeping::until;
+use crate::place::{Place, on_each};
+use crate::stage::{JANE, JOE, Reply, Stage, TEAM, VERA};
+
+const RULES: &str = "/api/v1/namespaces/team-cv/notifications";
+const DELIVERIES: &str = "/api/v1/namespaces/team-cv/deliveries";
+
+type Received = Arc<Mutex<Vec<(http::HeaderMap, bytes::Bytes)>>>;
+
+/// Receives webhooks at a port of loopback.
+async fn receiver() -> (String, Received) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://127.0.0.1:{}/hook", listener.local_addr().unwrap().port());
+    let received = Received::default();
+    let seen = received.clone();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let seen = seen.clone();
+            let answer = hyper::service::service_fn(move |request: Request<Incoming>| {
+                let seen = seen.clone();
+                async move {
+                    let (parts, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    seen.lock().unwrap().push((parts.headers, body));
+                    Ok::<_, Infallible>(Response::new(Full::new(bytes::Bytes::new())))
+                }
+            });
+            let serving =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            tokio::spawn(serving);
+        }
+    });
+    (url, received)
+}
+
+/// A stage whose webhooks may go to loopback.
+async fn stage_for_loopback(place: &Place) -> Stage {
+    let mut stage = Stage::on(place).await;
+    stage.keep.notifications.policy.allowed = vec!["127.0.0.0/8".parse().unwrap()];
+    stage.keep.notifications.policy.allow_http = true;
+    stage.restart().await;
+    stage
+}
+
+fn delivered(reply: &Reply) -> Vec<(String, String)> {
+    let json = reply.json();
+    let deliveries = json["deliveries"].as_array().cloned().unwrap_or_default();
+    let text = |delivery: &Value, field: &str| delivery[field].as_str().unwrap_or_default().to_owned();
+    deliveries.iter().map(|delivery| (text(delivery, "rule"), text(delivery, "state"))).collect()
+}
+
+#[test]
+fn a_failed_job_notifies_by_a_signed_webhook_once() {
+    on_each(async |place| {
+        let mut stage = stage_for_loopback(place).await;
+        let (url, received) = receiver().await;
+        let rule = json!({ "url": url, "phases": ["Failed"] });
+        let put = stage.rest("PUT", &format!("{RULES}/failures"), JANE, Some(rule)).await;
+        assert_eq!(put.status, 200, "{}", put.text);
+        let key = put.json()["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap().to_owned();
+        assert_eq!(put.json()["owner"], "jane");
+        stage.job(TEAM, "a").await;
+        let replica = stage.replica().await;
+        stage.status(TEAM, "a", json!({ "phase": "Running" })).await;
+        stage
+            .status(
+                TEAM,
+                "a",
+                json!({ "phase": "Failed", "failure": { "reason": "OutOfMemory", "message": "too much" } }),
+            )
+            .await;
+        let done = [("failures".to_owned(), "delivered".to_owned())];
+        until(&stage, DELIVERIES, VERA, |reply| delivered(reply) == done).await;
+        replica.cancel();
+        stage.restart().await;
+        until(&stage, DELIVERIES, VERA, |reply| delivered(reply) == done).await;
+        let received = std::mem::take(&mut *received.lock().unwrap());
+        let [(headers, body)] = received.as_slice() else { panic!("{received:?}") };
+        let header = |name: &str| headers[name].to_str().unwrap();
+        let headers = Headers {
+            id: header(signature::ID),
+            timestamp: header(signature::TIMESTAMP),
+            signature: header(signature::SIGNATURE),
+        };
+        let secret = Secret::new(STANDARD.decode(key).unwrap()).unwrap();
+        assert!(signature::verify(&secret, headers, body, Timestamp::now(), Duration::from_secs(60)));
+        let body: Value = serde_json::from_slice(body).unwrap();
+        assert_eq!(
+            (&body["name"], &body["phase"], &body["cause"]),
+            (&json!("a"), &json!("Failed"), &json!("OutOfMemory"))
+        );
+    });
+}
+
+#[test]
+fn rules_are_put_listed_tested_and_deleted() {
+    on_each(async |place| {
+        let mut stage = stage_for_loopback(place).await;
+        let (url, received) = receiver().await;
+        let path = format!("{RULES}/all");
+        let key = format!("whsec_{}", STANDARD.encode([7; 32]));
+        let rule = json!({ "url": url, "secret": key });
+        let put = stage.rest("PUT", &path, JANE, Some(rule.clone())).await;
+        assert_eq!((put.status, put.json().get("secret")), (200, None), "the caller has it: {}", put.text);
+        stage.restart().await;
+        let rules = stage.get(RULES, VERA).await;
+        assert_eq!(rules.json()["rules"][0]["name"], "all");
+        assert!(!rules.text.contains("whsec_"), "a key is shown once");
+        let tested = stage.rest("POST", &format!("{path}/test"), JANE, None).await;
+        assert_eq!(
+            (tested.status, tested.json()["state"].clone()),
+            (200, json!("pending")),
+            "{}",
+            tested.text
+        );
+        until(&stage, DELIVERIES, VERA, |reply| {
+            delivered(reply) == [("all".to_owned(), "delivered".to_owned())]
+        })
+        .await;
+        let body: Value = serde_json::from_slice(&received.lock().unwrap()[0].1).unwrap();
+        assert_eq!(body["phase"], "Test");
+        let disabled = json!({ "url": url, "disabled": true });
+        let put = stage.rest("PUT", &path, JANE, Some(disabled)).await.json();
+        assert_eq!((&put["enabled"], put.get("secret")), (&json!(false), None), "the key stays");
+        assert_eq!(stage.get(&path, VERA).await.json()["enabled"], false);
+        assert_eq!(stage.rest("DELETE", &path, VERA, None).await.status, 403);
+        assert_eq!(stage.get(&path, JOE).await.status, 403);
+        assert_eq!(stage.rest("DELETE", &path, JANE, None).await.json()["deleted"], true);
+        for (verb, path) in
+            [("GET", path.clone()), ("DELETE", path.clone()), ("POST", format!("{path}/test"))]
+        {
+            assert_eq!(stage.rest(verb, &path, JANE, None).await.status, 404, "{verb} {path}");
+        }
+    });
+}
+
+#[test]
+fn a_rule_that_cannot_work_is_refused_with_its_field() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        let table = [
+            (json!({}), 422, "url"),
+            (json!({ "url": "https://example.com/", "email": "a@example.com" }), 422, "url"),
+            (json!({ "email": "a@example.com" }), 422, "email"),
+            (json!({ "url": "https://10.0.0.1/" }), 422, "url"),
+            (json!({ "url": "http://example.com/" }), 422, "url"),
+            (json!({ "url": "file:///etc/passwd" }), 422, "url"),
+            (json!({ "url": "https://example.com/", "secret": "whsec_c2hvcnQ=" }), 422, "secret"),
+            (json!({ "url": "https://example.com/", "phases": vec!["x"; 51] }), 422, "phases"),
+            (json!({ "url": "https://example.com/", "job": "A/B" }), 422, "job"),
+        ];
+        for (rule, status, field) in table {
+            let refused = stage.rest("PUT", &format!("{RULES}/a"), JANE, Some(rule.clone())).await;
+            assert_eq!(
+                (refused.status, &refused.json()["fields"][0]["path"]),
+                (status, &json!(field)),
+                "{rule}"
+            );
+        }
+        let of_nothing = json!({ "url": "https://example.com/", "job": "missing" });
+        assert_eq!(stage.rest("PUT", &format!("{RULES}/a"), JANE, Some(of_nothing)).await.status, 404);
+        stage.job(TEAM, "a").await;
+        let of_one = json!({ "url": "https://example.com/", "job": "a" });
+        let put = stage.rest("PUT", &format!("{RULES}/a"), JANE, Some(of_one)).await;
+        assert!(put.json()["jobUid"].is_string(), "{}", put.text);
+        assert_eq!((&put.json()["kind"], &put.json()["job"]), (&json!("MPIJob"), &json!("a")));
+        // The rule of a job that is gone still says which, and can be silenced.
+        let job = "/api/v1/namespaces/team-cv/jobs/mpijob/a";
+        until(&stage, &format!("{job}/history"), JANE, |reply| reply.status == 200).await;
+        assert_eq!(stage.rest("DELETE", job, JANE, None).await.status, 200);
+        until(&stage, "/api/v1/jobs", JANE, |reply| reply.json()["jobs"] == json!([])).await;
+        let rules = stage.get(RULES, VERA).await.json();
+        assert_eq!(rules["rules"][0]["job"], "a");
+        let silent = json!({ "url": "https://example.com/", "kind": "mpijob", "job": "a", "disabled": true });
+        let put = stage.rest("PUT", &format!("{RULES}/a"), JANE, Some(silent)).await;
+        assert_eq!((put.status, put.json()["jobUid"].is_string()), (200, true), "{}", put.text);
+    });
+}

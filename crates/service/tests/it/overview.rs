@@ -1,0 +1,106 @@
+//! The cluster in numbers, and when a job could start.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, Stage, TEAM};
+
+const OVERVIEW: &str = "/api/v1/overview";
+
+/// Creates a node with GPUs.
+async fn node(stage: &Stage, name: &str, gpus: &str) {
+    let nodes: Api<Node> = Api::all(stage.admin.clone());
+    let node = json!({ "metadata": { "name": name, "labels": { "nvidia.com/gpu.product": "H100" } } });
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let status = json!({ "status": {
+        "allocatable": { "nvidia.com/gpu": gpus, "cpu": "64", "memory": "512Gi", "pods": "110" },
+        "conditions": [{ "type": "Ready", "status": "True" }] } });
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+/// Creates a quota of ten, and this many objects that count.
+async fn quota(stage: &Stage, namespace: &str, used: usize) {
+    let quotas: Api<ResourceQuota> = Api::namespaced(stage.admin.clone(), namespace);
+    let quota = json!({ "metadata": { "name": "most" }, "spec": { "hard": { "count/configmaps": "10" } } });
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(stage.admin.clone(), namespace);
+    for number in 0..used {
+        let map = json!({ "metadata": { "name": format!("m{number}") } });
+        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    }
+}
+
+/// Creates a pod that holds GPUs of a node.
+async fn holder(stage: &Stage, node: &str, gpus: &str) {
+    let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), OTHER_TEAM);
+    let limits = json!({ "nvidia.com/gpu": gpus });
+    let pod = json!({ "metadata": { "name": "holder" }, "spec": { "nodeName": node, "containers": [
+        { "name": "main", "image": "i", "resources": { "limits": limits } }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+}
+
+fn names<'v>(list: &'v Value, field: &str) -> Vec<&'v str> {
+    list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_administrator_sees_gpus_jobs_and_quotas_of_all_and_others_only_their_own() {
+    let stage = Stage::new().await;
+    node(&stage, "gpu-0", "8").await;
+    for (namespace, used) in [(TEAM, 1), (OTHER_TEAM, 9)] {
+        quota(&stage, namespace, used).await;
+        stage.job(namespace, "a").await;
+        stage.status(namespace, "a", json!({ "phase": "Running" })).await;
+        stage.until_shown(namespace, "a", |row| row["phase"] == "Running").await;
+    }
+    let seen = stage.get(OVERVIEW, ADMIN).await.json();
+    assert_eq!(
+        seen["nodes"][0],
+        json!({ "name": "gpu-0", "model": "H100", "usable": true, "gpus": 8, "used": 0 })
+    );
+    assert_eq!(seen["models"][0], json!({ "model": "H100", "gpus": 8, "used": 0, "free": 8, "asked": 0 }));
+    assert_eq!(names(&seen["namespaces"], "namespace"), [TEAM, OTHER_TEAM]);
+    assert_eq!(seen["namespaces"][0]["jobs"]["running"], 1);
+    assert_eq!(
+        names(&seen["quotas"], "message"),
+        ["team-nlp quota 90% consumed", "team-cv quota 10% consumed"]
+    );
+    let own = stage.get(OVERVIEW, JOE).await.json();
+    assert_eq!(names(&own["namespaces"], "namespace"), [OTHER_TEAM]);
+    assert_eq!(names(&own["quotas"], "namespace"), [OTHER_TEAM]);
+    assert_eq!((&own["nodes"], &own["unread"][0]), (&json!([]), &json!("nodes")));
+    assert_eq!(stage.get(&format!("{OVERVIEW}?namespace={OTHER_TEAM}"), JANE).await.status, 403);
+    let one = stage.get(&format!("{OVERVIEW}?namespace={OTHER_TEAM}"), ADMIN).await.json();
+    assert_eq!(names(&one["quotas"], "namespace"), [OTHER_TEAM]);
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_is_free_and_how_long_the_job_would_wait() {
+    let stage = Stage::new().await;
+    node(&stage, "gpu-0", "8").await;
+    holder(&stage, "gpu-0", "4").await;
+    let spec = |workers: i32| {
+        json!({ "spec": { "name": "new", "workers": workers, "image": "train:1", "gpus": 4,
+        "command": ["python", "/train.py"] } })
+    };
+    let check = async |body: Value| {
+        stage.rest("POST", "/api/v1/namespaces/team-cv/availability", ADMIN, Some(body)).await.json()
+    };
+    let now = check(spec(1)).await;
+    assert_eq!((&now["available"], &now["start"]), (&json!(true), &json!("Now")), "{now:#}");
+    assert_eq!((&now["requested"]["gpus"], &now["free"]["gpus"]), (&json!(4), &json!(4)));
+    let later = check(spec(2)).await;
+    assert_eq!((&later["start"], &later["available"]), (&json!("Later"), &json!(false)), "{later:#}");
+    let message = later["findings"][0]["message"].as_str().unwrap();
+    assert!(message.starts_with("Requested 8 GPUs but only 4 available. Estimated wait time:"), "{message}");
+    assert!(later["wait"]["message"].as_str().unwrap().starts_with("unknown"), "{later:#}");
+    assert!(later["wait"].get("lowSeconds").is_none());
+    let path = "/api/v1/namespaces/team-cv/jobs?dryRun=true";
+    let dry = stage.rest("POST", path, ADMIN, Some(spec(2))).await.json();
+    assert_eq!((&dry["availability"], &dry["waits"]), (&later, &later["findings"]));
+    assert_eq!(check(spec(1)).await["start"], "Now", "nothing was created");
+    let unseen =
+        stage.rest("POST", "/api/v1/namespaces/team-cv/availability", JANE, Some(spec(1))).await.json();
+    assert_eq!((&unseen["start"], unseen.get("free")), (&json!("Unknown"), None));
+}
