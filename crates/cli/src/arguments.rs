@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum as _};
+use clap::{Args, Parser, Subcommand};
 
 pub use crate::console::Color;
 pub use crate::global::Global;
@@ -18,17 +18,17 @@ pub use crate::output::Output;
 use crate::settings;
 #[cfg(feature = "local")]
 pub use local::{
-    ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Role, Run,
-    Status, Switch, Up, User,
+    ClusterOptions, Dashboard, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb,
+    Role, Run, Status, Switch, Up, User,
 };
-pub use target::Kind;
+pub use target::{Several, Target, read_words};
 pub use training::{
-    Create, Delete, Describe, Diagnose, DryRun, Flags, Get, List, Logs, MpiFlavour, Top, TopSort,
-    TrainingVerb, Wait,
+    Apply, Create, Delete, Describe, Diagnose, Diff, DryRun, Flags, Get, List, Logs, MpiFlavour, Top,
+    TopSort, TrainingVerb, Wait,
 };
 pub use verbs::{
-    CloneJob, Compare, Ending, Events, Exec, Explain, Export, ExportForm, Making, Preflight, Retry, Several,
-    SupportBundle, TemplateUse, TemplateVerb,
+    Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, ExportForm, Making,
+    PortForward, Preflight, Retry, Scale, SupportBundle, TemplateUse, TemplateVerb,
 };
 
 /// Distributed training on Kubernetes and OpenShift: create jobs, watch them, find out why they fail.
@@ -42,13 +42,13 @@ pub use verbs::{
     after_help = "First steps on a machine without Kubernetes:
   odh local up                                   a small cluster of your own, in the background
   odh local run job.yaml                         run a job and watch it
-  odh training create mpijob hello --workers 4 --image local -- hostname
+  odh training create hello --workers 4 --image local -- hostname
 
 On a cluster, odh uses your kubeconfig, as kubectl does:
   odh training list                              what runs in your namespace
-  odh training explain mpijob NAME               why it waits or failed, and what to do
-  odh training describe mpijob NAME              its state, failure, pods and events
-  odh training logs mpijob NAME --follow         its output
+  odh training explain NAME                      why it waits or failed, and what to do
+  odh training describe NAME                     its state, failure, pods and events
+  odh training logs NAME --follow                its output
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not allowed, 5 invalid job, 6 quota, 7 conflict,
 8 still running at timeout, 100 job failed, 103 cancelled, 130 interrupted."
@@ -69,15 +69,17 @@ pub enum Command {
     #[command(
         arg_required_else_help = true,
         after_help = "The life of a job:
-  odh training create mpijob digits --workers 4 --image IMAGE -- python train.py
-  odh training logs mpijob digits --follow              follow its output
-  odh training wait mpijob digits                       wait for its end; sets the exit code
-  odh training explain mpijob digits                    why it waits or has failed, and what to do
-  odh training clone mpijob digits --set worker.memory=32Gi
-  odh training delete mpijob digits
+  odh training create digits --workers 4 --image IMAGE -- python -m mpi4py train.py
+  odh training logs digits --follow                     follow its output
+  odh training wait digits                              wait for its end; sets the exit code
+  odh training explain digits                           why it waits or has failed, and what to do
+  odh training clone digits --set worker.memory=32Gi
+  odh training delete digits
 
-Kinds of jobs: mpijob, trainjob, pytorchjob, tfjob. For examples, see odh training create --help"
+The kind may be given before a name or left out: mpijob, trainjob, pytorchjob, tfjob. @latest is the
+newest job. For examples, see odh training create --help"
     )]
+    #[command(visible_alias = "t")]
     Training {
         /// What to do.
         #[command(subcommand)]
@@ -119,6 +121,7 @@ that the command line selects; completion waits for them for at most two seconds
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh help training create
+  odh help causes OutOfMemory                     what a cause of a failure means, and what to do
   odh help -o json                                every command, option and exit code
   odh help --man-pages ~/.local/share/man/man1    man pages of every command: man odh-training-logs")]
 pub struct Help {
@@ -156,6 +159,11 @@ pub fn read_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds, or a duration like 30s, 10m or 1h30m".to_owned())
 }
 
+/// Parses a point in time, in this machine's time zone.
+pub fn read_moment(text: &str) -> Result<jiff::Timestamp, String> {
+    jobs::pick::moment(text, jiff::Timestamp::now(), &jiff::tz::TimeZone::system())
+}
+
 /// Parses `NAME=VALUE`.
 pub fn read_pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
@@ -175,25 +183,6 @@ pub fn called_by_kubectl(mut words: Vec<OsString>) -> Vec<OsString> {
         words.insert(1, before.into());
     }
     words
-}
-
-/// Treats `odh training logs mpijob/pi` like `odh training logs mpijob pi`, as kubectl users expect.
-pub fn split_kind_and_name(raw: Vec<OsString>) -> Vec<OsString> {
-    let verb = raw.iter().position(|word| word == "training").map(|at| at + 1);
-    let Some(slot) = verb.map(|at| at + 1) else { return raw };
-    let split = raw.get(slot).and_then(|word| word.to_str()).and_then(|word| {
-        let (kind, name) = word.split_once('/')?;
-        Kind::from_str(kind, true).ok()?;
-        Some([OsString::from(kind), OsString::from(name)])
-    });
-    match split {
-        Some(parts) => {
-            let mut words = raw;
-            words.splice(slot..=slot, parts);
-            words
-        }
-        None => raw,
-    }
 }
 
 #[cfg(test)]
@@ -226,20 +215,6 @@ mod tests {
         }
         for text in ["", "soon", "-5s", "10 parsecs"] {
             assert!(read_duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_slash_separates_kind_and_name() {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let table = [
-            ("odh training logs mpijob/pi -f", "odh training logs mpijob pi -f"),
-            ("odh training get mpijobs/pi", "odh training get mpijobs pi"),
-            ("odh training create -f mpijob/pi", "odh training create -f mpijob/pi"),
-            ("odh local run a/b", "odh local run a/b"),
-        ];
-        for (line, split) in table {
-            assert_eq!(split_kind_and_name(words(line)), words(split));
         }
     }
 }

@@ -34,7 +34,8 @@ pub struct Connection {
 pub async fn connect(console: &Console, global: &Global) -> Result<Connection, Failure> {
     let (mut config, says) = configuration(global).await?;
     impersonate(&mut config, global)?;
-    if let Some(says) = says {
+    // Readers of a program's output, or of a script's, do not need it.
+    if let Some(says) = says.filter(|_| global.verbose > 0) {
         console.note(&says);
     }
     connection(config, global.namespace.as_deref().or(settings::current().namespace.as_deref()))

@@ -25,7 +25,22 @@ pub struct Global {
     /// Group to impersonate; repeatable
     #[arg(long, global = true, value_name = "GROUP", help_heading = "Cluster")]
     pub as_group: Vec<String>,
+    /// Log each request and its answer to standard error; -vv logs more of the connection
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 899)]
+    pub verbose: u8,
     /// When to use colours: auto, always, never; NO_COLOR is honoured too
     #[arg(long, global = true, value_enum, default_value_t = settings::current().color.unwrap_or(Color::Auto), value_name = "WHEN", hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
+}
+
+impl Global {
+    /// What to log, if anything: requests and answers, with twice the flag also what the connection does. Headers, and so
+    /// tokens, are not logged.
+    pub fn log_filter(&self) -> Option<&'static str> {
+        match self.verbose {
+            0 => None,
+            1 => Some("off,kube=debug,kube_client=debug"),
+            _ => Some("off,kube=trace,kube_client=trace,hyper_util=debug,rustls=debug,tower=debug"),
+        }
+    }
 }

@@ -8,13 +8,14 @@ mod reference;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
+use diagnosis::Cause;
 use jobs::Class;
 use serde_json::{Value, json};
 
 use crate::arguments::{Arguments, Help};
 use crate::console::Console;
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, table};
 
 /// Every exit code with its meaning; the numbers are those of `jobs::Class`.
 pub const EXIT_CODES: [(u8, &str); 12] = [
@@ -34,6 +35,9 @@ pub const EXIT_CODES: [(u8, &str); 12] = [
 
 /// `odh help [COMMAND…]`
 pub fn run(console: &Console, asked: &Help) -> Result<u8, Failure> {
+    if let Some((CAUSES, words)) = asked.command.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return console.data(&causes(words)?).map(|()| 0);
+    }
     let mut root = built();
     let names: Vec<String> = asked.command.clone();
     let mut command = &mut root;
@@ -59,6 +63,40 @@ pub fn run(console: &Console, asked: &Help) -> Result<u8, Failure> {
     };
     console.data(&text)?;
     Ok(0)
+}
+
+/// The word after `odh help` for the causes that a diagnosis can name.
+const CAUSES: &str = "causes";
+
+/// What causes mean and what to do about them: those that are named, or a list of all.
+fn causes(named: &[String]) -> Result<String, Failure> {
+    if named.is_empty() {
+        let rows: Vec<Vec<String>> = Cause::ALL
+            .iter()
+            .map(|cause| vec![cause.word().to_owned(), cause.texts().title.to_owned()])
+            .collect();
+        return Ok(table::table(&["CAUSE", "MEANING"], &rows));
+    }
+    let mut texts = Vec::new();
+    for name in named {
+        let cause = Cause::ALL.iter().find(|cause| cause.word().eq_ignore_ascii_case(name));
+        let Some(cause) = cause else {
+            let known: Vec<&str> = Cause::ALL.iter().map(|cause| cause.word()).collect();
+            let hint = match jobs::manifest::nearest(name, &known) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => "see all: odh help causes".to_owned(),
+            };
+            return Err(Failure::usage(format!("unknown cause {name}"), hint));
+        };
+        let said = cause.texts();
+        texts.push(table::fields(&[
+            ("Cause", cause.word().to_owned()),
+            ("Title", said.title.to_owned()),
+            ("Meaning", said.meaning.to_owned()),
+            ("What to do", said.suggestion.to_owned()),
+        ]));
+    }
+    Ok(texts.join("\n"))
 }
 
 /// Returns the definition including what clap adds: `--help`, inherited options, full names.
@@ -169,6 +207,17 @@ pub fn man_pages(command: &Command) -> Vec<(String, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_cause_can_be_looked_up_without_a_network() {
+        for cause in Cause::ALL {
+            let text = causes(&[cause.word().to_lowercase()]).unwrap();
+            assert!(text.contains(cause.texts().meaning), "{text}");
+        }
+        assert!(causes(&[]).unwrap().contains("OutOfMemory"));
+        let unknown = causes(&["OutOfMemry".to_owned()]).unwrap_err();
+        assert_eq!(unknown.hints, ["did you mean OutOfMemory?"]);
+    }
 
     #[test]
     fn exit_codes_are_those_of_the_classes() {

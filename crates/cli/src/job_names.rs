@@ -1,4 +1,4 @@
-//! The names of jobs as candidates for shell completion.
+//! The names of jobs and runtimes as candidates for shell completion.
 //!
 //! They come from the cluster that the incomplete command line selects. Errors yield no candidates: nothing is ever
 //! printed into the user's prompt.
@@ -20,29 +20,44 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The maximum number of names offered.
 const MAX_NAMES: usize = 500;
 
-/// Returns the names of jobs that start with the word.
+/// Returns the names of jobs that start with the word, and the kinds that may stand before a name.
 pub fn candidates(word: &OsStr) -> Vec<CompletionCandidate> {
-    let Some(word) = word.to_str() else { return Vec::new() };
-    let global = global(std::env::args_os());
-    let names = match crate::runtime() {
-        Ok(runtime) => runtime.block_on(async {
-            tokio::time::timeout(PATIENCE, names(&global)).await.ok().and_then(Result::ok).unwrap_or_default()
-        }),
-        Err(_) => Vec::new(),
-    };
-    names
-        .into_iter()
-        .filter(|name| name.starts_with(word))
-        .take(MAX_NAMES)
-        .map(CompletionCandidate::new)
-        .collect()
+    let kinds = jobs::Kind::ALL.map(|kind| kind.word().to_owned());
+    matching(word, in_time(names).into_iter().chain(kinds))
 }
 
-async fn names(global: &Global) -> Result<Vec<String>, Failure> {
-    let connection = connect_silently(global).await?;
+/// Returns the runtimes that start with the word.
+pub fn runtimes(word: &OsStr) -> Vec<CompletionCandidate> {
+    matching(word, in_time(runtime_names).into_iter())
+}
+
+fn matching(word: &OsStr, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+    let Some(word) = word.to_str() else { return Vec::new() };
+    let fitting = names.filter(|name| name.starts_with(word));
+    fitting.take(MAX_NAMES).map(CompletionCandidate::new).collect()
+}
+
+/// Returns what the cluster of the incomplete command line says; nothing if it takes too long.
+fn in_time<F: Future<Output = Result<Vec<String>, Failure>>>(ask: impl FnOnce(Global) -> F) -> Vec<String> {
+    let asked = ask(global(std::env::args_os()));
+    match crate::runtime() {
+        Ok(runtime) => runtime.block_on(async {
+            tokio::time::timeout(PATIENCE, asked).await.ok().and_then(Result::ok).unwrap_or_default()
+        }),
+        Err(_) => Vec::new(),
+    }
+}
+
+async fn names(global: Global) -> Result<Vec<String>, Failure> {
+    let connection = connect_silently(&global).await?;
     let selection = Selection { namespace: Some(connection.namespace), ..Selection::default() };
     let found = jobs::list::list(&connection.client, &selection).await?;
     Ok(found.iter().map(ResourceExt::name_any).collect())
+}
+
+async fn runtime_names(global: Global) -> Result<Vec<String>, Failure> {
+    let connection = connect_silently(&global).await?;
+    Ok(jobs::runtime::names(&connection.client, &connection.namespace).await?)
 }
 
 /// Only the options that say where, of a command line that is not finished.

@@ -44,13 +44,18 @@ fn main() -> ExitCode {
         return ExitCode::from(failure.exit_code());
     }
     complete::if_asked();
-    let words = arguments::called_by_kubectl(std::env::args_os().collect());
-    let raw: Vec<_> = arguments::split_kind_and_name(words);
+    let raw = settings::current().expanded(arguments::called_by_kubectl(std::env::args_os().collect()));
     let arguments = match Arguments::try_parse_from(&raw) {
         Ok(arguments) => arguments,
         Err(error) => return console::usage(&error, &raw),
     };
     let console = Console::new(arguments.global.color, arguments.command.output());
+    if let Some(filter) = arguments.global.log_filter() {
+        let filter = tracing_subscriber::EnvFilter::new(filter);
+        let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // A local cluster in this process logs by its own rules.
+        let _ = logging.with_ansi(false).log_internal_errors(false).try_init();
+    }
     let code = match run(&console, &arguments) {
         Ok(code) => code,
         Err(failure) => {

@@ -1,8 +1,10 @@
-//! The file with a user's own defaults: namespace, context, kubeconfig, format, colours.
+//! The file with a user's own defaults: namespace, context, kubeconfig, format, colours, and short names for commands.
 //!
 //! `$ODH_CONFIG`, else `$XDG_CONFIG_HOME/odh/config.yaml`, else `~/.config/odh/config.yaml`. A flag overrides it; it
 //! overrides the kubeconfig. It is read once, at program start, and is optional.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -17,7 +19,7 @@ use crate::output::Output;
 /// The maximum size of the file; a larger file is not a settings file.
 const MAX_BYTES: u64 = 64 * 1024;
 /// The keys of the file.
-const KEYS: [&str; 5] = ["color", "context", "kubeconfig", "namespace", "output"];
+const KEYS: [&str; 6] = ["aliases", "color", "context", "kubeconfig", "namespace", "output"];
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -34,6 +36,20 @@ pub struct Settings {
     pub output: Option<Output>,
     /// When to use colours.
     pub color: Option<Color>,
+    /// Short names for the beginning of a command line: `mine: training list -l owner=anna`.
+    pub aliases: BTreeMap<String, Vec<String>>,
+}
+
+impl Settings {
+    /// Replaces an alias that is the first word of a command line, after the program's name. An alias is replaced once, so
+    /// that it cannot refer to itself, and a command of the program's own cannot be replaced.
+    pub fn expanded(&self, mut words: Vec<OsString>) -> Vec<OsString> {
+        let alias = words.get(1).and_then(|word| word.to_str()).and_then(|word| self.aliases.get(word));
+        if let Some(alias) = alias {
+            words.splice(1..=1, alias.iter().map(OsString::from));
+        }
+        words
+    }
 }
 
 /// Returns the settings of this process; empty before [`load`].
@@ -92,6 +108,10 @@ fn read(text: &str, folder: &Path) -> Result<Settings, String> {
         };
     };
     for (key, value) in fields {
+        if key == "aliases" {
+            settings.aliases = aliases(&value)?;
+            continue;
+        }
         let text = value.as_str().ok_or_else(|| format!("{key} must be a string"))?.to_owned();
         match key.as_str() {
             "namespace" => settings.namespace = Some(text),
@@ -117,9 +137,47 @@ fn read(text: &str, folder: &Path) -> Result<Settings, String> {
     Ok(settings)
 }
 
+/// The commands that no alias may hide.
+const COMMANDS: [&str; 6] = ["training", "t", "local", "version", "completion", "help"];
+
+fn aliases(value: &Value) -> Result<BTreeMap<String, Vec<String>>, String> {
+    let fields = value.as_object().ok_or("aliases must contain lines of NAME: COMMAND")?;
+    let mut found = BTreeMap::new();
+    for (name, command) in fields {
+        if COMMANDS.contains(&name.as_str()) || name.starts_with('-') {
+            return Err(format!("aliases: {name} is a command of odh itself"));
+        }
+        let line = command.as_str().ok_or_else(|| format!("aliases: {name} must be a string"))?;
+        let words = shlex::split(line).filter(|words| !words.is_empty());
+        found.insert(name.clone(), words.ok_or_else(|| format!("aliases: {name} is not a command line"))?);
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alias_stands_for_the_beginning_of_a_command() {
+        let settings = read("aliases:\n  mine: training list -l 'owner=anna b'\n", Path::new("/")).unwrap();
+        let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(
+            settings.expanded(words(&["odh", "mine", "-o", "wide"])),
+            words(&["odh", "training", "list", "-l", "owner=anna b", "-o", "wide"])
+        );
+        assert_eq!(
+            settings.expanded(words(&["odh", "training", "mine"])),
+            words(&["odh", "training", "mine"])
+        );
+        for (text, error) in [
+            ("aliases: {training: list}", "aliases: training is a command of odh itself"),
+            ("aliases: {a: \"'\"}", "aliases: a is not a command line"),
+            ("aliases: a", "aliases must contain lines of NAME: COMMAND"),
+        ] {
+            assert_eq!(read(text, Path::new("/")).unwrap_err(), error, "{text}");
+        }
+    }
 
     #[test]
     fn settings_are_parsed() {

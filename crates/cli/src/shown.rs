@@ -1,5 +1,6 @@
 //! Progress for people: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines for programs.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,8 +17,14 @@ const TICK: Duration = Duration::from_millis(120);
 pub struct Shown {
     console: Console,
     bar: Option<ProgressBar>,
+    name: String,
     began: Instant,
+    /// When a step that may be left out was last printed.
+    printed: Cell<Option<Instant>>,
 }
+
+/// Without a terminal, steps of the same stage are printed this far apart: a log needs no line for each of a hundred pods.
+const APART: Duration = Duration::from_secs(5);
 
 impl Shown {
     /// Starts showing progress; `name` is the job's.
@@ -31,13 +38,25 @@ impl Shown {
             bar.enable_steady_tick(TICK);
             bar
         });
-        Shown { console: *console, bar, began: Instant::now() }
+        Shown {
+            console: *console,
+            bar,
+            name: name.to_owned(),
+            began: Instant::now(),
+            printed: Cell::new(None),
+        }
     }
 
     /// Shows one step.
     pub fn step(&self, progress: &Progress) {
         if self.console.output.is_for_programs() {
-            self.console.event(&json!({ "progress": value(progress) }));
+            let mut value = value(progress);
+            value["job"] = self.name.clone().into();
+            value["time"] = jiff::Timestamp::now().to_string().into();
+            self.console.event(&json!({ "progress": value }));
+            return;
+        }
+        if self.bar.is_none() && self.is_left_out(progress) {
             return;
         }
         let lasting =
@@ -46,6 +65,23 @@ impl Shown {
             Some(bar) if !lasting => bar.set_message(safe(&words(progress)).into_owned()),
             _ => self.line(&words(progress)),
         }
+    }
+
+    /// Whether a step is one of many of its stage, and the one before it was printed a moment ago.
+    fn is_left_out(&self, progress: &Progress) -> bool {
+        let is_between = match progress {
+            Progress::Scheduled { pods, of } => pods < of,
+            Progress::WorkersReady { ready, of } => ready < of,
+            _ => false,
+        };
+        if !is_between {
+            return false;
+        }
+        let is_soon = self.printed.get().unwrap_or(self.began).elapsed() < APART;
+        if !is_soon {
+            self.printed.set(Some(Instant::now()));
+        }
+        is_soon
     }
 
     /// Prints a permanent line above the redrawn one.
@@ -84,6 +120,9 @@ pub fn words(progress: &Progress) -> String {
         }
         Progress::Ended(Outcome::Succeeded) => styled(GOOD, "succeeded"),
         Progress::Ended(Outcome::Deleted) => styled(CAREFUL, "deleted"),
+        Progress::Ended(Outcome::Failed(failure)) if failure.reason == "Cancelled" => {
+            styled(CAREFUL, "cancelled")
+        }
         Progress::Ended(Outcome::Failed(failure)) if failure.reason == "Unknown" => styled(BAD, "failed"),
         Progress::Ended(Outcome::Failed(failure)) => format!("{} {}", styled(BAD, "failed:"), failure.reason),
     }
@@ -113,4 +152,19 @@ fn value(progress: &Progress) -> Value {
 /// Formats an age for a list.
 pub fn ago(age: Option<Duration>) -> String {
     age.map_or_else(|| "-".to_owned(), view::duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Color, Output};
+
+    #[test]
+    fn a_log_has_a_line_for_each_stage_and_not_for_each_pod() {
+        let shown = Shown::begin(&Console::new(Color::Never, Output::Table), "pi");
+        assert!(shown.is_left_out(&Progress::Scheduled { pods: 1, of: 101 }));
+        assert!(shown.is_left_out(&Progress::WorkersReady { ready: 7, of: 100 }));
+        assert!(!shown.is_left_out(&Progress::Scheduled { pods: 101, of: 101 }));
+        assert!(!shown.is_left_out(&Progress::LauncherRunning { pod: "pi-launcher-x".to_owned() }));
+    }
 }

@@ -63,6 +63,48 @@ pub fn fitted(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -
     table(headings, &rows.iter().map(cut).collect::<Vec<_>>())
 }
 
+/// Returns a table at most `columns` wide, if given: the cells of the last column are wrapped between words, under their
+/// heading.
+pub fn wrapped(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
+    let rows = in_lines(rows);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| seen_width(cell));
+        cells.max().unwrap_or(0).max(headings[column].len())
+    };
+    let last = headings.len().saturating_sub(1);
+    let before = (0..last).map(width).sum::<usize>() + GAP * last;
+    let room = columns.map(|columns| columns.saturating_sub(before)).filter(|room| *room >= 2 * LEAST_WIDTH);
+    let Some(room) = room else { return table(headings, &rows) };
+    let mut wrapped = Vec::new();
+    for row in rows {
+        let mut pieces = pieces(row.get(last).map(String::as_str).unwrap_or_default(), room).into_iter();
+        let first = pieces.next().unwrap_or_default();
+        wrapped.push(row.iter().take(last).cloned().chain([first]).collect());
+        let rest =
+            |piece: String| std::iter::repeat_n(String::new(), last).chain([piece]).collect::<Vec<_>>();
+        wrapped.extend(pieces.map(rest));
+    }
+    table(headings, &wrapped)
+}
+
+/// Cuts a text between words into pieces of at most this width; a longer word is a piece of its own.
+fn pieces(text: &str, width: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for word in text.split(' ') {
+        let last = pieces.last().map_or(0, |piece| seen_width(piece));
+        match pieces.last_mut() {
+            Some(piece) if last == 0 || last + 1 + seen_width(word) <= width => {
+                if last > 0 {
+                    piece.push(' ');
+                }
+                piece.push_str(word);
+            }
+            _ => pieces.push(word.to_owned()),
+        }
+    }
+    pieces
+}
+
 /// Cuts a cell to the given width, with a final ellipsis; colours are kept.
 fn shortened(cell: &str, width: usize) -> String {
     if seen_width(cell) <= width {
@@ -129,6 +171,17 @@ pub fn fields(fields: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_column_is_wrapped_between_words() {
+        let rows = vec![vec!["a".to_owned(), "one two three four five".to_owned()]];
+        let plain = |columns| {
+            anstream::adapter::strip_str(&wrapped(&["NAME", "MESSAGE"], &rows, columns)).to_string()
+        };
+        assert_eq!(plain(Some(27)), "NAME   MESSAGE\na      one two three four\n       five\n");
+        assert_eq!(plain(None), "NAME   MESSAGE\na      one two three four five\n");
+        assert_eq!(plain(Some(9)), plain(None), "it would be unreadable");
+    }
     use crate::console::BAD;
 
     #[test]

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from sklearn.datasets import load_digits
 
 from odh_mpi_examples.host import host_name
+from odh_mpi_examples.progress import report
 
 TRAINING_IMAGES = 1500
 HIDDEN = 64
@@ -154,11 +155,14 @@ def main() -> None:
     velocity = np.zeros(sum(parameter.size for parameter in parameters))
     reached = 0.0
     done = go_on(world, parameters, velocity, arguments.checkpoint) if arguments.checkpoint else 0
+    first = time.monotonic()
     for epoch in range(done + 1, arguments.epochs + 1):
         loss = train_epoch(world, parameters, velocity, images, labels, epoch)
         if world.rank == 0:
             reached = accuracy(parameters, test_images, test_labels)
             print(f"epoch {epoch:2} of {arguments.epochs}: loss {loss:.4f}, accuracy {reached:.4f}", flush=True)
+            remaining = (time.monotonic() - first) / (epoch - done) * (arguments.epochs - epoch)
+            report(100 * epoch // arguments.epochs, remaining, {"loss": loss, "accuracy": reached})
             if arguments.checkpoint:
                 save_checkpoint(parameters, velocity, epoch, arguments.checkpoint)
     if world.rank == 0:

@@ -19,6 +19,8 @@ pub enum LocalVerb {
     Status(Status),
     /// Print the cluster's kubeconfig
     Kubeconfig(Kubeconfig),
+    /// Open the dashboard, signed in
+    Dashboard(Dashboard),
     /// Run a job and show its output; starts the cluster if needed
     Run(Run),
     /// Create, list or delete users, each with a role and a kubeconfig
@@ -84,15 +86,18 @@ impl LocalVerb {
             LocalVerb::Run(run) => run.output,
             LocalVerb::User(user) => user.output,
             LocalVerb::Node { verb: NodeVerb::List(list) } => list.output,
-            LocalVerb::Up(_) | LocalVerb::Down(_) | LocalVerb::Kubeconfig(_) | LocalVerb::Node { .. } => {
-                Output::Table
-            }
+            LocalVerb::Up(_)
+            | LocalVerb::Down(_)
+            | LocalVerb::Kubeconfig(_)
+            | LocalVerb::Dashboard(_)
+            | LocalVerb::Node { .. } => Output::Table,
         }
     }
 }
 
 /// How pods are isolated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The strongest isolation that this machine permits
     Auto,
@@ -120,11 +125,15 @@ pub enum Switch {
   odh local up --image my-env=$HOME/venv             image my-env: ~/venv/bin first on PATH
   odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each
 
-State is kept in $ODH_HOME (~/.local/share/odh if not set).")]
+State is kept in $ODH_HOME (~/.local/share/odh if not set). Without --image, --nodes, --gpus and --mode,
+a cluster is started as it was the last time; --reset forgets that.")]
 pub struct Up {
     /// What the cluster is to be like.
     #[command(flatten)]
     pub cluster: ClusterOptions,
+    /// Start with the options given here only, instead of those of the last start
+    #[arg(long)]
+    pub reset: bool,
     /// Run in the foreground until interrupted
     #[arg(long)]
     pub foreground: bool,
@@ -157,6 +166,10 @@ pub struct ClusterOptions {
     /// Log every request to $ODH_HOME/audit.log: on, off
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "SWITCH", hide_possible_values = true)]
     pub audit: Switch,
+    /// File with the URL of a PostgreSQL database for the training service's history, or set ODH_TRAINING_STORE_URL;
+    /// SQLite below $ODH_HOME if neither is given
+    #[arg(long, value_name = "FILE")]
+    pub store_url_file: Option<PathBuf>,
     /// Port on 127.0.0.1; 0 means the previous port, or else any free one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub port: u16,
@@ -182,9 +195,12 @@ fn read_image(text: &str) -> Result<(String, PathBuf), String> {
 /// Stop the cluster.
 #[derive(Debug, Args)]
 pub struct Down {
-    /// Also remove its state: jobs, logs, kubeconfig
+    /// Also remove its state: jobs, logs, the data of claims, users, kubeconfig; asks on a terminal
     #[arg(long)]
     pub purge: bool,
+    /// Don't ask for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
     /// How long to wait for its processes to end
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "30s")]
     pub timeout: Duration,
@@ -207,6 +223,19 @@ pub struct Kubeconfig {
     /// Print the path of the kubeconfig instead
     #[arg(long)]
     pub path: bool,
+}
+
+/// The page in a browser.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh local dashboard                                open it in the browser of this machine
+  odh local dashboard --print                        print its address only
+
+The address signs in as the administrator, once, within 15 minutes.")]
+pub struct Dashboard {
+    /// Print the address; open nothing
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// Run a job here.

@@ -7,17 +7,16 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use jobs::logs::{Level, sieve};
-use jobs::pick::{self, Order};
+use jobs::pick::Order;
 use regex::Regex;
 
-use super::target::{Kind, Target};
+use super::target::{Kind, Several, Target, read_words};
 use super::verbs::{
-    CloneJob, Compare, Ending, Events, Exec, Explain, Export, Preflight, Resume, Retry, Several,
-    SupportBundle, Suspend, TemplateVerb,
+    Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, PortForward, Preflight,
+    Resume, Retry, Scale, SupportBundle, Suspend, TemplateVerb,
 };
-use super::{Output, read_duration, read_pair};
+use super::{Output, read_duration, read_moment, read_pair};
 use crate::job_names;
 use crate::settings;
 
@@ -26,7 +25,11 @@ use crate::settings;
 pub enum TrainingVerb {
     /// Create a job from a file, standard input or flags
     Create(Box<Create>),
-    /// Show one job in one line, or as an object with -o
+    /// Create what a file describes, or change what exists to match it
+    Apply(Apply),
+    /// Show what apply would change
+    Diff(Diff),
+    /// Show jobs in one line each, or as objects with -o
     Get(Get),
     /// List the jobs of a namespace
     #[command(visible_alias = "ls")]
@@ -49,6 +52,10 @@ pub enum TrainingVerb {
     Suspend(Suspend),
     /// Resume suspended jobs; they start from the beginning
     Resume(Resume),
+    /// End jobs at once and keep their record and output
+    Cancel(Cancel),
+    /// Change the number of Workers
+    Scale(Scale),
     /// Run jobs again, unchanged
     Retry(Retry),
     /// Create a job from another one, with changes
@@ -59,6 +66,10 @@ pub enum TrainingVerb {
     Export(Export),
     /// Run a command in one of a job's pods
     Exec(Exec),
+    /// Copy files from or to one of a job's pods
+    Cp(CopyFiles),
+    /// Forward local ports to one of a job's pods
+    PortForward(PortForward),
     /// Keep job templates in the cluster and create jobs from them
     #[command(visible_alias = "template", arg_required_else_help = true)]
     Templates {
@@ -79,6 +90,7 @@ impl TrainingVerb {
     pub fn output(&self) -> Output {
         match self {
             TrainingVerb::Create(create) => create.output,
+            TrainingVerb::Apply(apply) => apply.output,
             TrainingVerb::Get(get) => get.output,
             TrainingVerb::List(list) => list.output,
             TrainingVerb::Describe(describe) => describe.output,
@@ -94,7 +106,13 @@ impl TrainingVerb {
             TrainingVerb::Clone(clone) => clone.making.output,
             TrainingVerb::Compare(compare) => compare.output,
             TrainingVerb::Export(export) => Output::of_a_manifest(export.output),
-            TrainingVerb::Exec(_) | TrainingVerb::SupportBundle(_) => Output::Table,
+            TrainingVerb::Cancel(cancel) => cancel.output,
+            TrainingVerb::Scale(scale) => scale.output,
+            TrainingVerb::Diff(_)
+            | TrainingVerb::Exec(_)
+            | TrainingVerb::Cp(_)
+            | TrainingVerb::PortForward(_)
+            | TrainingVerb::SupportBundle(_) => Output::Table,
             TrainingVerb::Templates { verb } => verb.output(),
             TrainingVerb::Preflight(preflight) => preflight.output,
             TrainingVerb::Diagnose(diagnose) => diagnose.output,
@@ -133,18 +151,21 @@ pub enum DryRun {
   odh training create -f jobs/                       from .yaml, .yml and .json files in a folder
   cat job.yaml | odh training create -f -            from standard input
   odh training create -f job.yaml --dry-run          report all errors, create nothing
-  odh training create mpijob digits --workers 4 --image IMAGE -- python train.py --epochs 10
-  odh training create mpijob big --workers 8 --gpus 4 --image IMAGE --wait -- python train.py
+  odh training create digits --workers 4 --image IMAGE -- python -m mpi4py train.py --epochs 10
+  odh training create big --workers 8 --gpus 4 --image IMAGE --wait -- python -m mpi4py train.py
+  odh training create trainjob digits --runtime openmpi --workers 4 -- python -m mpi4py train.py
 
 odh runs the command after -- on every rank with mpirun, unless the command itself names mpirun or
-mpiexec, or --in-launcher is given.")]
+mpiexec, or --in-launcher is given. With mpi4py, start the program with python -m mpi4py: an exception
+in one rank then ends the job, while plain python would leave the other ranks waiting for it.
+
+A TrainJob takes from its runtime what is not given here: the Workers' image and number, resources,
+retries, clean-up. Its --image is that of the Launcher; --cpu, --memory and --gpus reach the Workers
+if the runtime's Launcher is one of them (runLauncherAsNode).")]
 pub struct Create {
-    /// Job kind: mpijob; not needed with --file
-    #[arg(value_enum, required_unless_present = "file", hide_possible_values = true)]
-    pub kind: Option<Kind>,
-    /// Job name
+    /// Job name, for a job from flags; the kind mpijob or trainjob may stand before it
     #[arg(value_name = "NAME", conflicts_with = "file")]
-    pub positional_name: Option<String>,
+    pub words: Vec<String>,
     /// YAML or JSON file, a folder of them, or - for standard input; repeatable
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
@@ -169,9 +190,12 @@ pub struct Create {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The job, without a file")]
 pub struct Flags {
-    /// Job name, if not given after the kind
-    #[arg(long, conflicts_with_all = ["file", "positional_name"])]
+    /// Job name, if not given as the first argument
+    #[arg(long, conflicts_with = "file")]
     pub name: Option<String>,
+    /// Runtime of a TrainJob: a ClusterTrainingRuntime, or trainingruntime/NAME for one of the namespace
+    #[arg(long, conflicts_with = "file", value_name = "RUNTIME", add = ArgValueCompleter::new(job_names::runtimes))]
+    pub runtime: Option<String>,
     /// Number of Workers
     #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
     pub workers: Option<i32>,
@@ -182,6 +206,10 @@ pub struct Flags {
     /// Command as one string, split like a shell does; or put it after --
     #[arg(long, conflicts_with_all = ["file", "args"], value_name = "TEXT")]
     pub command: Option<String>,
+    /// Directory in which the command starts, in every pod. On a local cluster, where pods see this
+    /// machine's files, it defaults to the current directory if the command names a file in it
+    #[arg(long, conflicts_with = "file", value_name = "DIR")]
+    pub workdir: Option<String>,
     /// Run the command unchanged and only in the Launcher, without mpirun
     #[arg(long, conflicts_with = "file")]
     pub in_launcher: bool,
@@ -194,6 +222,12 @@ pub struct Flags {
     /// Memory per Worker: 512Mi, 16Gi
     #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
     pub memory: Option<String>,
+    /// CPUs of the Launcher, which starts the ranks and runs none
+    #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
+    pub launcher_cpu: Option<String>,
+    /// Memory of the Launcher
+    #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
+    pub launcher_memory: Option<String>,
     /// Ranks per Worker; defaults to the number of GPUs, or else 1
     #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
     pub slots: Option<i32>,
@@ -218,15 +252,18 @@ pub struct Flags {
     /// Priority class of the pods
     #[arg(long, conflicts_with = "file", value_name = "NAME")]
     pub priority: Option<String>,
-    /// Pods to delete when the job has ended: None, Running, All
+    /// Pods to delete when the job has ended: None, Running, All; defaults to Running
     #[arg(long, conflicts_with = "file", value_name = "POLICY")]
     pub clean_pods: Option<String>,
     /// Fail the job if it runs longer than this: 30m, 8h
     #[arg(long, conflicts_with = "file", value_parser = read_duration, value_name = "TIME")]
     pub deadline: Option<Duration>,
-    /// Number of retries of a failed Launcher
+    /// Number of retries of a failed Launcher; defaults to 0
     #[arg(long, conflicts_with = "file", value_name = "N")]
     pub retries: Option<i32>,
+    /// Delete the job this long after its end: 30m, 8h; it is kept if not given
+    #[arg(long, conflicts_with = "file", value_parser = read_duration, value_name = "TIME")]
+    pub ttl: Option<Duration>,
     /// Create the job suspended; it starts when it is resumed
     #[arg(long, conflicts_with = "file")]
     pub suspend: bool,
@@ -244,19 +281,58 @@ fn read_claim(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Show one job.
+/// Create or change.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training get mpijob pi
-  odh training get mpijob pi -o yaml
-  odh training get mpijob pi -o jsonpath='{.status.phase}'
-  odh training get mpijob pi -o jq='.status.conditions[] | select(.status == \"True\") | .type'
-  odh training get mpijob pi --watch")]
+  odh training apply -f job.yaml
+  odh training apply -f everything.yaml       ConfigMaps, claims and jobs, in this order
+  odh training apply -f job.yaml --dry-run    have the server validate without changing anything
+
+Objects are applied on the server's side, under the field manager odh. Most fields of a job cannot be
+changed once it exists; its number of Workers, labels and annotations can.")]
+pub struct Apply {
+    /// YAML or JSON file, a folder of them, or - for standard input; repeatable
+    #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE", required = true)]
+    pub file: Vec<PathBuf>,
+    /// Have the server validate without changing anything
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Take over fields that another program manages
+    #[arg(long)]
+    pub force_conflicts: bool,
+    /// Output format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Show what apply would change.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training diff -f job.yaml
+  odh training diff -f job.yaml --exit-code || echo it differs")]
+pub struct Diff {
+    /// YAML or JSON file, a folder of them, or - for standard input; repeatable
+    #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE", required = true)]
+    pub file: Vec<PathBuf>,
+    /// End with exit code 1 if anything differs
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// Show jobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training get pi
+  odh training get @latest
+  odh training get pi -o yaml
+  odh training get pi -o jsonpath='{.status.phase}'
+  odh training get pi -o jq='.status.conditions[] | select(.status == \"True\") | .type'
+  odh training get pi --watch")]
 pub struct Get {
-    /// Which job.
+    /// Which jobs.
     #[command(flatten)]
-    pub target: Target,
-    /// Watch until the job has ended: redrawn on a terminal, else one line per change
+    pub several: Several,
+    /// Watch one job until it has ended: redrawn on a terminal, else one line per change
     #[arg(short, long)]
     pub watch: bool,
     /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
@@ -275,7 +351,7 @@ pub struct Get {
   odh training list -o custom-columns=NAME:.metadata.name,PHASE:.status.phase")]
 pub struct List {
     /// Job kind: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
-    #[arg(value_enum, hide_possible_values = true)]
+    #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
     pub kind: Option<Kind>,
     /// List across all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -292,7 +368,8 @@ pub struct List {
     /// Only jobs created before this time
     #[arg(long, value_name = "WHEN", value_parser = read_moment)]
     pub until: Option<Timestamp>,
-    /// Sort by COLUMN: name, state, workers, runtime, age; defaults to namespace and name
+    /// Sort by COLUMN: name (A to Z), state (failed first), workers (most first), runtime (longest first),
+    /// age (newest first); defaults to namespace and name
     #[arg(long, value_enum, value_name = "COLUMN", hide_possible_values = true)]
     pub sort: Option<Sort>,
     /// Reverse the order
@@ -334,21 +411,16 @@ impl From<Sort> for Order {
     }
 }
 
-/// Parses a point in time, in this machine's time zone.
-fn read_moment(text: &str) -> Result<Timestamp, String> {
-    pick::moment(text, Timestamp::now(), &TimeZone::system())
-}
-
 /// Show all about a job.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  odh training describe mpijob pi
+  odh training describe pi
 
-For why it waits or has failed, and what to do: odh training explain mpijob pi")]
+For why it waits or has failed, and what to do: odh training explain pi")]
 pub struct Describe {
-    /// Which job.
+    /// Which jobs.
     #[command(flatten)]
-    pub target: Target,
+    pub several: Several,
     /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…; json and yaml print a List of the job and its pods
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
@@ -357,16 +429,18 @@ pub struct Describe {
 /// Show a job's output.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training logs mpijob pi                 the Launcher's output, which includes all ranks
-  odh training logs mpijob pi -f              follow it until the job has ended
-  odh training logs mpijob pi --worker 0-3,7  the output of these Workers, merged by time
-  odh training logs mpijob pi --all --tail 20 --timestamps
-  odh training logs mpijob pi --grep 'loss=|Error' --exclude DEBUG -C 2
-  odh training logs mpijob pi --rank 3        the output of rank 3, with mpirun --tag-output
-  odh training logs mpijob pi --fold          what ranks write alike, once
-  odh training logs mpijob pi --all --level warning -C 3
-  odh training logs mpijob pi --all --state Failed
-  odh training logs mpijob pi --all -o json   one object per line: {\"pod\", \"time\", \"line\", …}
+  odh training logs pi                 the Launcher's output, which includes all ranks
+  odh training logs pi -f              follow it until the job has ended
+  odh training logs pi --worker 0-3,7  the output of these Workers, merged by time
+  odh training logs pi --all --tail 20 --timestamps
+  odh training logs pi --grep 'loss=|Error' --exclude DEBUG -C 2
+  odh training logs pi --rank 3        the output of rank 3, with mpirun --tag-output
+  odh training logs pi --fold          what ranks write alike, once
+  odh training logs pi --all --level warning -C 3
+  odh training logs pi --all --state Failed
+  odh training logs pi --failed        the last lines of what failed
+  odh training logs pi --attempt 1     the end of an earlier attempt, even when its pods are gone
+  odh training logs pi --all -o json   one object per line: {\"pod\", \"time\", \"line\", …}
 
 The server applies --tail and --since before --grep, --exclude and --level filter the lines.")]
 #[command(group(ArgGroup::new("search").args(["grep", "level"]).multiple(true)))]
@@ -374,7 +448,8 @@ pub struct Logs {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// Show these Workers instead of the Launcher: 2, or 0-3,7
+    /// Show what these Workers wrote themselves, instead of the Launcher's output, which has the output of
+    /// all ranks: 2, or 0-3,7
     #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices)]
     pub worker: Option<Indices>,
     /// Show the Launcher and all Workers
@@ -404,6 +479,15 @@ pub struct Logs {
     /// Show the previous run of a restarted container
     #[arg(short, long)]
     pub previous: bool,
+    /// Show the end of the Launcher's output of this attempt; its record outlives its pods
+    #[arg(long, value_name = "N", conflicts_with_all = ["worker", "all", "follow", "previous"])]
+    pub attempt: Option<u32>,
+    /// Show only the last lines of the rank or the Launcher that failed
+    #[arg(long, conflicts_with_all = ["worker", "all", "follow", "previous", "attempt", "rank"])]
+    pub failed: bool,
+    /// Show the launch agents' own lines in the output of Workers, too
+    #[arg(long)]
+    pub agent: bool,
     /// Container; defaults to the first
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
@@ -468,18 +552,15 @@ fn read_indices(text: &str) -> Result<Indices, String> {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training top                         live: jobs, and pods and output of the selected one
-  odh training top mpijob digits --once    print a table of its pods once
+  odh training top digits --once    print a table of its pods once
   odh training top -o json | jq '.items[] | select(.gpus > 0) | .name'
 
 CPU and memory come from the metrics API (metrics.k8s.io); without it, they are shown as -.
 GPUs are those allocated to the pods, whether they use them or not.")]
 pub struct Top {
-    /// Job kind: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
-    #[arg(value_enum, hide_possible_values = true)]
-    pub kind: Option<Kind>,
-    /// Show only these jobs, with their pods
-    #[arg(value_name = "NAME", add = ArgValueCompleter::new(job_names::candidates))]
-    pub names: Vec<String>,
+    /// Show only these jobs, with their pods: NAME, KIND NAME or KIND/NAME; a KIND alone shows its jobs
+    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_names::candidates))]
+    pub words: Vec<String>,
     /// Show jobs of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
@@ -498,6 +579,19 @@ pub struct Top {
     /// Output format: table, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
+}
+
+impl Top {
+    /// The kind of the jobs to show; all kinds if not given.
+    pub fn kind(&self) -> Option<jobs::Kind> {
+        let (kind, named) = read_words(&self.words);
+        kind.or_else(|| named.first()?.kind)
+    }
+
+    /// The names of the jobs to show; all jobs if empty.
+    pub fn names(&self) -> Vec<String> {
+        read_words(&self.words).1.into_iter().map(|job| job.name).collect()
+    }
 }
 
 /// By what `top` sorts.
@@ -528,10 +622,11 @@ impl TopSort {
 /// Delete jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training delete mpijob pi               asks for confirmation on a terminal
-  odh training delete mpijob pi pi-2 --yes
-  odh training delete mpijob -l sweep=7 --yes
-  odh training delete mpijob stuck --yes --force")]
+  odh training delete pi               asks for confirmation on a terminal
+  odh training delete pi pi-2 --yes
+  odh training delete -l sweep=7 --yes
+  odh training delete --status succeeded,failed --older-than 7d --yes
+  odh training delete stuck --yes --force")]
 pub struct Delete {
     /// Which jobs.
     #[command(flatten)]
@@ -556,18 +651,23 @@ pub struct Delete {
 /// Wait until a job has ended.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training wait mpijob pi && echo it worked
-  odh training wait mpijob pi --timeout 10m || echo \"ended with $?\"
+  odh training wait pi && echo it worked
+  odh training wait pi --timeout 10m || echo \"ended with $?\"
+  odh training wait pi tau                   both; the exit code is that of the worst end
+  odh training wait -l sweep=7 --any         the first of them
 
-Exit codes: 0 succeeded, 100 failed, 103 deleted, 8 still running at the timeout.")]
+Exit codes: 0 succeeded, 100 failed, 103 cancelled or deleted, 8 still running at the timeout.")]
 pub struct Wait {
-    /// Which job.
+    /// Which jobs.
     #[command(flatten)]
-    pub target: Target,
+    pub several: Several,
+    /// End with the first of several jobs that ends, instead of the last
+    #[arg(long)]
+    pub any: bool,
     /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Exit with the Launcher's exit code
+    /// Exit with the Launcher's exit code; with -o json, the error's reason tells it from odh's own codes
     #[arg(long)]
     pub propagate_exit_code: bool,
     /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…

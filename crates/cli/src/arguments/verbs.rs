@@ -7,24 +7,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use jobs::setting::Setting;
 
-use super::target::{Kind, Target};
+use super::target::{Kind, Several, Target};
 use super::{Output, read_duration, read_pair};
 use crate::job_names;
 use crate::settings;
-
-/// Several jobs of a kind: by name, or by label.
-#[derive(Debug, Args)]
-pub struct Several {
-    /// Job kind: mpijob, trainjob, pytorchjob, tfjob
-    #[arg(value_enum, hide_possible_values = true)]
-    pub kind: Kind,
-    /// Job names
-    #[arg(value_name = "NAME", required_unless_present = "selector", add = ArgValueCompleter::new(job_names::candidates))]
-    pub names: Vec<String>,
-    /// All jobs with these labels, instead of names: team=vision,stage!=test
-    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
-    pub selector: Option<String>,
-}
 
 /// What to do once a job is created.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,7 +24,8 @@ pub struct Ending {
     /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// With --wait, exit with the Launcher's exit code
+    /// With --wait, exit with the Launcher's exit code; with -o json, the error's reason tells it from
+    /// odh's own codes
     #[arg(long)]
     pub propagate_exit_code: bool,
 }
@@ -63,8 +50,8 @@ pub struct Making {
 /// Suspend jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training suspend mpijob pi
-  odh training suspend mpijob -l team=vision
+  odh training suspend pi
+  odh training suspend -l team=vision
 
 Suspending deletes the job's pods and keeps the job; unsaved work is lost. A resumed job starts from
 the beginning.")]
@@ -77,11 +64,98 @@ pub struct Suspend {
     pub output: Output,
 }
 
+/// Cancel jobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training cancel pi
+  odh training cancel @latest
+  odh training cancel --status pending
+
+Cancelling ends a job at once and for good. Its record and the Launcher's output stay; odh training
+wait ends with exit code 103. A suspended job can be resumed; a cancelled one can be retried.")]
+pub struct Cancel {
+    /// Which jobs.
+    #[command(flatten)]
+    pub several: Several,
+    /// Output format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Change the number of Workers.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  odh training scale pi --workers 8
+
+Only elastic programs can use Workers that come or go while they run; others see them with the next
+attempt.")]
+pub struct Scale {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The new number of Workers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub workers: i32,
+    /// Output format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Forward local ports to a pod.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training port-forward pi --port 6006               TensorBoard in the Launcher: localhost:6006
+  odh training port-forward pi --worker 2 --port 8080:80")]
+pub struct PortForward {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// Forward to this Worker; defaults to the Launcher
+    #[arg(short, long, value_name = "NUMBER")]
+    pub worker: Option<u16>,
+    /// Port of the pod, or LOCAL:REMOTE; 0 as LOCAL takes a free port; repeatable
+    #[arg(short, long = "port", required = true, value_name = "PORT", value_parser = read_ports)]
+    pub ports: Vec<(u16, u16)>,
+}
+
+/// Parses `REMOTE` or `LOCAL:REMOTE`.
+fn read_ports(text: &str) -> Result<(u16, u16), String> {
+    let port = |text: &str| text.parse::<u16>().map_err(|_| "expected PORT or LOCAL:REMOTE".to_owned());
+    let (local, remote) = match text.split_once(':') {
+        Some((local, remote)) => (port(local)?, port(remote)?),
+        None => (port(text)?, port(text)?),
+    };
+    if remote == 0 { Err("a pod has no port 0".to_owned()) } else { Ok((local, remote)) }
+}
+
+/// Copy files between this machine and a pod.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training cp pi:/output/model.npz .               from the Launcher
+  odh training cp pi:/output results --worker 0        a folder of Worker 0
+  odh training cp train.py pi:/work --worker 0
+
+The pod must be running and its image must have tar.")]
+pub struct CopyFiles {
+    /// What to copy: a path here, or JOB:PATH in a pod
+    #[arg(value_name = "FROM")]
+    pub from: String,
+    /// Where to put it: a path here, or JOB:PATH in a pod; a folder that exists receives it under its name
+    #[arg(value_name = "TO")]
+    pub to: String,
+    /// Copy from or to this Worker; defaults to the Launcher
+    #[arg(short, long, value_name = "NUMBER")]
+    pub worker: Option<u16>,
+    /// Container; defaults to the first
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+}
+
 /// Resume jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training resume mpijob pi
-  odh training resume mpijob -l team=vision")]
+  odh training resume pi
+  odh training resume -l team=vision")]
 pub struct Resume {
     /// Which jobs.
     #[command(flatten)]
@@ -94,17 +168,17 @@ pub struct Resume {
 /// Run jobs again as they were.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training retry mpijob pi                 as pi-retry-2; keeps pi and its record
-  odh training retry mpijob pi --replace       deletes pi first and reuses its name
-  odh training retry mpijob -l sweep=7         all of them that have ended
+  odh training retry pi                 as pi-retry-2; keeps pi and its record
+  odh training retry pi --replace       deletes pi first and reuses its name
+  odh training retry -l sweep=7         all of them that have ended
 
-To change something, use odh training clone mpijob pi --set worker.memory=32Gi")]
+To change something, use odh training clone pi --set worker.memory=32Gi")]
 pub struct Retry {
     /// Which jobs.
     #[command(flatten)]
     pub several: Several,
     /// Name of the new job; defaults to NAME-retry-2, -3, …
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["replace", "selector"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["replace", "selector", "all", "status", "older_than"])]
     pub name: Option<String>,
     /// Delete the old job first and reuse its name; its logs and its record are lost
     #[arg(long)]
@@ -123,9 +197,9 @@ pub struct Retry {
 /// Make a job from another, with changes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training clone mpijob pi --set worker.memory=32Gi
-  odh training clone mpijob pi --name pi-wide --set workers=8 --set env.LR=0.2 --wait
-  odh training clone mpijob pi --set spec.runPolicy.backoffLimit=3 --dry-run -o yaml
+  odh training clone pi --set worker.memory=32Gi
+  odh training clone pi --name pi-wide --set workers=8 --set env.LR=0.2 --wait
+  odh training clone pi --set spec.runPolicy.backoffLimit=3 --dry-run -o yaml
 
 Fields for --set: image, workers, slots, queue, priority, mpi, suspend, retries, deadline; env.NAME;
 worker.memory, worker.cpu, worker.gpus, worker.image, worker.command, and the same for launcher; or
@@ -145,15 +219,12 @@ pub struct CloneJob {
 /// Compare jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training compare mpijob pi pi-clone-1    how both ended, and where they differ
-  odh training compare mpijob pi               the job and its retries, or else its attempts")]
+  odh training compare pi pi-clone-1    how both ended, and where they differ
+  odh training compare pi               the job and its retries, or else its attempts")]
 pub struct Compare {
-    /// Job kind: mpijob, trainjob, pytorchjob, tfjob
-    #[arg(value_enum, hide_possible_values = true)]
-    pub kind: Kind,
-    /// Job names; of a single job, its retries or attempts are compared
-    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(job_names::candidates))]
-    pub names: Vec<String>,
+    /// Jobs: NAME, KIND NAME or KIND/NAME; of a single job, its retries or attempts are compared
+    #[arg(required = true, value_name = "JOB", add = ArgValueCompleter::new(job_names::candidates))]
+    pub words: Vec<String>,
     /// Output format: table, wide, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
@@ -162,8 +233,8 @@ pub struct Compare {
 /// Say where a job stands and why.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training explain mpijob pi               state, cause, evidence, who must act, what to do
-  odh training explain mpijob pi -o name       only the cause, for scripts")]
+  odh training explain pi               state, cause, evidence, who must act, what to do
+  odh training explain pi -o name       only the cause, for scripts")]
 pub struct Explain {
     /// Which job.
     #[command(flatten)]
@@ -176,10 +247,10 @@ pub struct Explain {
 /// Print a job as a manifest that can be created again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training export mpijob pi > pi.yaml
-  odh training export mpijob pi -o json
-  odh training export mpijob pi --to command   the odh training create that makes the same job
-  odh training export mpijob pi --to python    the same with the Python SDK
+  odh training export pi > pi.yaml
+  odh training export pi -o json
+  odh training export pi --to command   the odh training create that makes the same job
+  odh training export pi --to python    the same with the Python SDK
 
 A job with more in it than the flags of create can say is only exported as a manifest.")]
 pub struct Export {
@@ -208,8 +279,8 @@ pub enum ExportForm {
 /// Show the events of a job and its pods.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training events mpijob pi
-  odh training events mpijob pi --watch        follow them until the job has ended")]
+  odh training events pi
+  odh training events pi --watch        follow them until the job has ended")]
 pub struct Events {
     /// Which job.
     #[command(flatten)]
@@ -229,7 +300,7 @@ pub struct Events {
   odh training preflight -f job.yaml           what would block the job; creates nothing")]
 pub struct Preflight {
     /// Job kind; defaults to mpijob
-    #[arg(value_enum, hide_possible_values = true, conflicts_with = "file")]
+    #[arg(value_enum, ignore_case = true, hide_possible_values = true, conflicts_with = "file")]
     pub kind: Option<Kind>,
     /// YAML or JSON file, a folder of them, or - for standard input; repeatable
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
@@ -242,8 +313,8 @@ pub struct Preflight {
 /// Run a command in one of a job's pods.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training exec mpijob pi --worker 2 -- nvidia-smi
-  odh training exec mpijob pi -it -- bash      in the Launcher
+  odh training exec pi --worker 2 -- nvidia-smi
+  odh training exec pi -it -- bash      in the Launcher
 
 The exit code is that of the command.")]
 pub struct Exec {
@@ -272,7 +343,7 @@ pub struct Exec {
 pub enum TemplateVerb {
     /// Save a job's manifest as a template, or as the next version of one
     #[command(after_help = "Example:
-  odh training templates save mpijob digits --name baseline --description \"four Workers, one epoch\"")]
+  odh training templates save digits --name baseline --description \"four Workers, one epoch\"")]
     Save {
         /// Which job.
         #[command(flatten)]
@@ -361,7 +432,7 @@ pub struct TemplateUse {
 /// Collect what somebody else needs to understand a job.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  odh training support-bundle mpijob pi        writes pi-support.tar.gz
+  odh training support-bundle pi        writes pi-support.tar.gz
 
 The archive holds the job, its pods and events, the output of explain and the ends of the logs.
 Secrets are not read. Values of environment variables and annotations are removed unless known to be

@@ -1,5 +1,6 @@
 //! `odh local down`: stops the cluster and everything that runs in it, within a time limit.
 
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use jobs::Class;
@@ -10,7 +11,7 @@ use nix::unistd::Pid;
 use super::home::Home;
 use super::state::State;
 use crate::arguments::Down;
-use crate::console::Console;
+use crate::console::{Console, STRONG, safe, styled};
 use crate::failure::Failure;
 
 /// How often to check whether the cluster has ended.
@@ -21,6 +22,9 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 /// `odh local down`
 pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
     let home = Home::find()?;
+    if down.purge && !down.yes && !may_purge(&home) {
+        return Err(Failure::new(Class::Error, "NotConfirmed", "nothing was stopped or removed"));
+    }
     if !home.root().is_dir() {
         console.data("The local cluster is not up.\n")?;
         return Ok(0);
@@ -47,6 +51,18 @@ pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+/// Asks before everything is removed, if there is something to remove and a terminal to ask on.
+fn may_purge(home: &Home) -> bool {
+    if !home.root().is_dir() || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return true;
+    }
+    let place = styled(STRONG, &home.root().display().to_string());
+    let question = format!("Remove {place} with all jobs, logs, users and the data of all claims? [y/N] ");
+    let _ = write!(anstream::stderr().lock(), "{}", safe(&question));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
 }
 
 /// Asks the process to end, waits, and kills it after the timeout.

@@ -12,7 +12,7 @@ use jobs::Class;
 use crate::failure::Failure;
 
 /// The possible contents of the directory; nothing else is ever removed from it.
-const FILES: [&str; 11] = [
+const FILES: [&str; 13] = [
     "audit.log",
     "audit.log.1",
     "lock",
@@ -24,6 +24,8 @@ const FILES: [&str; 11] = [
     "log.1",
     "port",
     "port.new",
+    "options.json",
+    "options.json.new",
 ];
 const FOLDERS: [&str; 4] = ["cluster", "launch", "service", "users"];
 
@@ -89,6 +91,11 @@ impl Home {
     /// The last port, reused so that distributed kubeconfigs stay valid.
     pub fn port(&self) -> PathBuf {
         self.root.join("port")
+    }
+
+    /// The options of the last start.
+    pub fn options(&self) -> PathBuf {
+        self.root.join("options.json")
     }
 
     /// The audit log.

@@ -30,6 +30,8 @@ pub fn start(home: &Home, detached: bool) {
     let filter = std::env::var("ODH_LOG").unwrap_or_else(|_| FILTER.to_owned());
     let logging = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        // It would print them to standard error, which is the very log that cannot be written, and panic.
+        .log_internal_errors(false)
         .with_ansi(false);
     let file = detached.then(|| io::stderr().as_fd().try_clone_to_owned().ok()).flatten().map(File::from);
     let _ = match file {
@@ -41,7 +43,8 @@ pub fn start(home: &Home, detached: bool) {
     };
 }
 
-/// A file opened for appending that is truncated when it is full; its former content is kept in another file.
+/// A file opened for appending that is truncated when it is full; its former content is kept in another file. What cannot
+/// be written, because the disk is full, is lost: a cluster without a log is better than none.
 struct Bounded {
     file: File,
     path: PathBuf,
@@ -56,7 +59,10 @@ impl Write for Bounded {
         if metadata.is_file() && metadata.len().saturating_add(bytes.len() as u64) > self.largest {
             self.empty()?;
         }
-        self.file.write(bytes)
+        match self.file.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(bytes.len()),
+            outcome => outcome,
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -77,6 +83,16 @@ impl Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_loses_log_lines_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        assert_eq!((&file).write(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        let mut log = Bounded { file, path, old, largest: 8 };
+        assert_eq!(log.write(b"a line\n").unwrap(), 7);
+    }
 
     #[test]
     fn a_full_log_is_kept_once_and_truncated() {

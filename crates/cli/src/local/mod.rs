@@ -10,6 +10,9 @@ pub mod home;
 pub mod state;
 
 #[cfg(feature = "local")]
+mod audit;
+mod dashboard;
+#[cfg(feature = "local")]
 mod doctor;
 #[cfg(feature = "local")]
 mod down;
@@ -18,9 +21,12 @@ mod log;
 #[cfg(feature = "local")]
 mod node;
 #[cfg(feature = "local")]
+mod remembered;
+#[cfg(feature = "local")]
 mod roles;
 #[cfg(feature = "local")]
 mod run;
+mod runtimes;
 #[cfg(feature = "local")]
 mod server;
 #[cfg(feature = "local")]
@@ -52,6 +58,7 @@ pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, F
         LocalVerb::Down(down) => down::run(console, down),
         LocalVerb::Status(status) => status::status(console, status),
         LocalVerb::Kubeconfig(kubeconfig) => status::kubeconfig(console, kubeconfig),
+        LocalVerb::Dashboard(dashboard) => crate::runtime()?.block_on(dashboard::run(console, dashboard)),
         LocalVerb::Run(run) => crate::runtime()?.block_on(run::run(console, global, run)),
         LocalVerb::User(user) => crate::runtime()?.block_on(user::run(console, global, user)),
         LocalVerb::Doctor(doctor) => doctor::run(console, doctor),

@@ -198,7 +198,9 @@ struct Row {
 impl Row {
     fn cells(&self) -> Vec<String> {
         let gpus = if self.gpus == 0 { "-".to_owned() } else { format!("{}/{}", self.gpus_used, self.gpus) };
-        let fixed = [&self.name, &self.status, &self.zone, &self.rack, &self.cpu, &self.memory];
+        let memory =
+            self.memory.parse::<semantics::Quantity>().map_or(self.memory.clone(), |it| it.in_bytes());
+        let fixed = [&self.name, &self.status, &self.zone, &self.rack, &self.cpu, &memory];
         fixed.into_iter().cloned().chain([gpus, self.pods.to_string()]).collect()
     }
 

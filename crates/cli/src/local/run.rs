@@ -8,6 +8,7 @@ use jobs::delete::Manner;
 use jobs::submit::{self, DryRun};
 
 use super::home::Home;
+use super::remembered;
 use super::state::State;
 use super::up::{self, Started};
 use crate::arguments::{Global, Run};
@@ -16,7 +17,7 @@ use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
 use crate::interrupt::{Interruption, interrupted};
 use crate::object;
-use crate::training::{Follow, draft_from_files, ending, follow_to_end, missing_mpirun};
+use crate::training::{Follow, draft_from_files, ending, follow_to_end, warn_of_programs};
 
 /// How long to wait for the deletion of an interrupted job.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -34,12 +35,11 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
     let home = Home::find()?;
     let state = cluster(console, &home, run)?;
     let connection = connect_local(&home, global.namespace.as_deref()).await?;
-    if let Some(warning) = missing_mpirun(&state, draft) {
-        console.warn(&warning);
-    }
+    warn_of_programs(console, &state, std::slice::from_ref(draft));
     let namespace = draft.namespace().unwrap_or(&connection.namespace).to_owned();
+    let kind = draft.kind;
     if run.replace {
-        replace(&connection, &namespace, draft.name()).await?;
+        replace(&connection, kind, &namespace, draft.name()).await?;
     }
     // Ctrl-C between creating and following must delete the job too.
     let mut interruption = Interruption::listen();
@@ -53,15 +53,16 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
             "the server returned the created job without a name",
         ));
     };
-    console.note(&styled(FAINT, &format!("mpijob/{name} created in namespace {namespace}")));
-    to_the_end(console, run, &connection, &namespace, &name, &mut interruption).await
+    console.note(&styled(FAINT, &format!("{}/{name} created in namespace {namespace}", kind.word())));
+    to_the_end(console, run, &connection, (kind, &namespace, &name), &mut interruption).await
 }
 
 fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> {
+    let given = up::checked(&run.cluster)?;
     if let Some(state) = State::alive(home) {
-        return Ok(state);
+        return if up::is_as_asked(&given, &state) { Ok(state) } else { Err(up_with_other_options()) };
     }
-    let options = up::checked(&run.cluster)?;
+    let (options, _) = remembered::complete(home, &given);
     match up::start(home, &options)? {
         Started::New(state) => {
             console.note(&styled(
@@ -78,9 +79,20 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
     }
 }
 
-async fn replace(connection: &Connection, namespace: &str, name: &str) -> Result<(), Failure> {
+/// The cluster keeps the options that it was started with, and the job would run with other programs or on other nodes.
+fn up_with_other_options() -> Failure {
+    Failure::new(Class::Conflict, "AlreadyUp", "the local cluster is up with other options than those given")
+        .with_hint("omit them, or stop it first: odh local down")
+}
+
+async fn replace(
+    connection: &Connection,
+    kind: jobs::Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Failure> {
     let manner = Manner { force: false, wait: Some(CLEAN_UP) };
-    match jobs::delete::delete(&connection.client, jobs::Kind::MpiJob, namespace, name, manner).await {
+    match jobs::delete::delete(&connection.client, kind, namespace, name, manner).await {
         Ok(()) | Err(jobs::Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -100,13 +112,12 @@ async fn to_the_end(
     console: &Console,
     run: &Run,
     connection: &Connection,
-    namespace: &str,
-    name: &str,
+    (kind, namespace, name): (jobs::Kind, &str, &str),
     interruption: &mut Interruption,
 ) -> Result<u8, Failure> {
     let follow = Follow {
         client: &connection.client,
-        kind: jobs::Kind::MpiJob,
+        kind,
         namespace,
         name,
         logs: true,
@@ -123,7 +134,7 @@ async fn to_the_end(
             ending(console, &follow, &ended, run.propagate_exit_code).await
         }
         Err(failure) if matches!(failure.class, Class::Interrupted | Class::StillRunning) => {
-            clean_up(console, connection, namespace, name).await;
+            clean_up(console, connection, (kind, namespace, name)).await;
             Err(failure)
         }
         Err(failure) => Err(failure),
@@ -131,15 +142,20 @@ async fn to_the_end(
 }
 
 /// Deletes the job; a second Ctrl-C stops waiting.
-async fn clean_up(console: &Console, connection: &Connection, namespace: &str, name: &str) {
-    console.note(&format!("deleting mpijob/{name} …"));
+async fn clean_up(
+    console: &Console,
+    connection: &Connection,
+    (kind, namespace, name): (jobs::Kind, &str, &str),
+) {
+    let job = format!("{}/{name}", kind.word());
+    console.note(&format!("deleting {job} …"));
     let manner = Manner { force: false, wait: Some(CLEAN_UP) };
     tokio::select! {
-        deleted = jobs::delete::delete(&connection.client, jobs::Kind::MpiJob, namespace, name, manner) => {
+        deleted = jobs::delete::delete(&connection.client, kind, namespace, name, manner) => {
             if let Err(error) = deleted {
-                console.warn(&format!("mpijob/{name} was not cleaned up: {error}"));
+                console.warn(&format!("{job} was not cleaned up: {error}"));
             }
         }
-        () = interrupted() => console.warn(&format!("mpijob/{name} is still being deleted")),
+        () = interrupted() => console.warn(&format!("{job} is still being deleted")),
     }
 }

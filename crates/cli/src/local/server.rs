@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Cluster;
@@ -16,14 +17,14 @@ use cluster::store::OpenError;
 use cluster::supervision::supervise;
 use jiff::Timestamp;
 use jobs::Class;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::api::Api;
-use kube::runtime::wait::{await_condition, conditions};
+use operator::progress::Progress;
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::audit::Audit;
 use super::home::{Home, unusable};
 use super::log;
 use super::service;
@@ -35,12 +36,12 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::interrupt::interrupted;
 
-/// How long the MPIJob CRD may take to be served.
-const ESTABLISH: Duration = Duration::from_secs(10);
 /// How long the operator and the cluster may take to stop.
 const STOP: Duration = Duration::from_secs(25);
 /// The number of threads: one can serve while the other works.
 const THREADS: usize = 2;
+/// The port in the pods' network at which programs report their progress, as in a real installation.
+const PROGRESS_PORT: u16 = 10443;
 
 /// The message of the background process, one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
@@ -133,7 +134,7 @@ async fn live(
         }
     };
     let services = TaskTracker::new();
-    let lived = until_told(home, &mut state, &cluster, (&shutdown, &services), tell).await;
+    let lived = until_told((home, up), &mut state, &cluster, (&shutdown, &services), tell).await;
     tracing::info!("stopping");
     shutdown.cancel();
     services.close();
@@ -151,17 +152,29 @@ async fn live(
 /// Runs the operator unless it is left out, and the training service, reports that jobs can be created, and records failures until the process
 /// is asked to stop.
 async fn until_told(
-    home: &Home,
+    (home, up): (&Home, &ClusterOptions),
     state: &mut State,
     cluster: &Cluster,
     (shutdown, services): (&CancellationToken, &TaskTracker),
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
-    if !state.no_operator {
-        start_operator(cluster, shutdown).await?;
-    }
-    state.service = Some(Box::new(service::start(home, cluster, shutdown, services).await?));
-    let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
+    let audit = Arc::new(Audit::default());
+    let with_operator = !state.no_operator;
+    let administrator = cluster.client();
+    tokio::try_join!(
+        super::roles::install(&administrator, with_operator),
+        install_definitions(&administrator, with_operator),
+    )?;
+    let (service, ()) =
+        tokio::try_join!(service::start((home, up), cluster, &audit, (shutdown, services)), async {
+            match with_operator {
+                true => start_operator(cluster, &audit, (shutdown, services)).await,
+                false => Ok(()),
+            }
+        },)?;
+    let kubeconfig = service::kubeconfig(cluster.kubeconfig(), &service);
+    state.service = Some(Box::new(service));
+    let kubeconfig = serde_saphyr::to_string(&kubeconfig).map_err(|error| not_written(&error))?;
     write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
     write_private(&home.port(), state.address.port().to_string().as_bytes())?;
     let mut health = cluster.health().subscribe();
@@ -191,21 +204,26 @@ fn failures(report: &cluster::supervision::Report) -> BTreeMap<String, Failures>
     report.iter().map(|(part, failures)| (part.clone(), of(failures))).collect()
 }
 
-/// Installs the MPIJob CRD, its roles and its admission webhooks, and runs the operator under its own account, as a
+/// Installs the operator's admission webhooks and the runtimes of TrainJobs, and runs the operator under its own account, as a
 /// separate task that is restarted if it fails.
-async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Result<(), Failure> {
+async fn start_operator(
+    cluster: &Cluster,
+    audit: &Arc<Audit>,
+    (shutdown, services): (&CancellationToken, &TaskTracker),
+) -> Result<(), Failure> {
     let administrator = cluster.client();
-    install(administrator.clone()).await?;
-    super::roles::install_for_people(&administrator).await?;
-    let account = super::roles::install_for_operator(&administrator).await?;
-    let operator = cluster.client_of(account);
+    let operator = cluster.client_of(super::roles::operator());
     let vitals = operator::Vitals::default();
     let callers = cluster.server().webhook_authority();
+    let (reporter, reporting) = operator::webhook::Reporter::new(audit.clone(), shutdown.clone());
+    services.spawn(reporting);
     let served = operator::webhook::on_loopback(
         &administrator,
         &operator,
         super::roles::OPERATOR,
         callers.as_deref(),
+        true,
+        Some(reporter),
         (vitals.clone(), shutdown.clone()),
     );
     served.await.map_err(|error| {
@@ -215,14 +233,39 @@ async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Resu
             format!("cannot start the admission webhook for jobs: {error}"),
         )
     })?;
+    super::runtimes::install(&administrator).await?;
+    let progress = serve_progress(cluster, operator.clone(), shutdown).await?;
     let (health, stop) = (cluster.health(), shutdown.clone());
     tokio::spawn(async move {
         supervise(super::roles::OPERATOR, &health, &stop, |scope| {
-            operate(operator.clone(), vitals.clone(), scope.stop)
+            operate(operator.clone(), progress.clone(), vitals.clone(), scope.stop)
         })
         .await;
     });
     Ok(())
+}
+
+/// Serves the endpoint for the progress of jobs where pods reach it: in their own network, or else at this machine's
+/// loopback, which they then share.
+async fn serve_progress(
+    cluster: &Cluster,
+    client: Client,
+    shutdown: &CancellationToken,
+) -> Result<Progress, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot serve the progress of jobs: {error}");
+        Failure::new(Class::Error, "DidNotStart", message)
+    };
+    let (address, listener) = match cluster.listen_for_pods(PROGRESS_PORT).await {
+        Some(found) => found,
+        None => {
+            let bound = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
+            let listener = bound.map_err(|error| failed(&error))?;
+            (listener.local_addr().map_err(|error| failed(&error))?, listener)
+        }
+    };
+    operator::progress::serve_at((listener, address), client, shutdown.clone())
+        .map_err(|error| failed(&error))
 }
 
 /// Starts the cluster at the requested port, the last one used, or any free one.
@@ -328,29 +371,27 @@ fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
     Ok(directory)
 }
 
-/// Installs the MPIJob CRD and waits until it is served.
-async fn install(client: Client) -> Result<(), Failure> {
-    let failed = |error: String| {
-        Failure::new(Class::Error, "DidNotStart", format!("cannot install the MPIJob CRD: {error}"))
-    };
-    operator::install_crd(&client).await.map_err(|error| failed(error.to_string()))?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client);
-    let served = await_condition(definitions, "mpijobs.kubeflow.org", conditions::is_crd_established());
-    match tokio::time::timeout(ESTABLISH, served).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed(format!("the API server does not serve it after {} s", ESTABLISH.as_secs()))),
+/// Installs the definitions of MPIJob, TrainJob and its runtimes if they are `wanted` here, and waits until they are served.
+async fn install_definitions(client: &Client, wanted: bool) -> Result<(), Failure> {
+    if !wanted {
+        return Ok(());
     }
+    let installed = tokio::try_join!(operator::install_crd(client), operator::install_trainjob_crds(client));
+    installed.map(drop).map_err(|error| {
+        Failure::new(Class::Error, "DidNotStart", format!("cannot install the definitions of jobs: {error}"))
+    })
 }
 
 /// Runs the operator with a local machine's defaults: the launch agent is the default transport.
 async fn operate(
     client: Client,
+    progress: Progress,
     vitals: operator::Vitals,
     shutdown: CancellationToken,
 ) -> Result<(), operator::Error> {
     let plan = plan::Settings { default_launch: plan::Launch::Agent, ..plan::Settings::default() };
-    let settings = operator::Settings { plan, ..operator::Settings::default() };
+    let progress = Some(progress);
+    let settings = operator::Settings { plan, trainjobs: true, progress, ..operator::Settings::default() };
     operator::operate(client, settings, vitals, shutdown.cancelled_owned()).await
 }
 

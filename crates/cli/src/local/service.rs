@@ -4,24 +4,30 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use cluster::Cluster;
 use jobs::Class;
-use service::{Service, Settings, tls};
+use kube::config::{Kubeconfig, NamedExtension};
+use serde_json::json;
+use service::{Keep, Service, Settings, tls};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::audit::Audit;
 use super::home::{Home, make_private, unusable};
 use super::roles;
 use super::state::{ServiceState, write_private};
+use crate::arguments::ClusterOptions;
 use crate::failure::Failure;
+
+/// The extension of a kubeconfig's cluster that says where its training service is.
+const EXTENSION: &str = "training.opendatahub.io/service";
 
 /// Starts the service at the last port used, or any free one; returns what its clients need.
 pub async fn start(
-    home: &Home,
+    (home, up): (&Home, &ClusterOptions),
     cluster: &Cluster,
-    shutdown: &CancellationToken,
-    services: &TaskTracker,
+    audit: &Audit,
+    (shutdown, services): (&CancellationToken, &TaskTracker),
 ) -> Result<ServiceState, Failure> {
-    let account = roles::install_for_service(&cluster.client()).await?;
     let folder = home.service();
     make_private(&folder).map_err(|error| unusable(&folder, &error))?;
     let (certificate_authority, token, port) =
@@ -33,8 +39,12 @@ pub async fn start(
     write_private(&certificate_authority, authority.as_bytes())?;
     write_private(&token, administrators_token(cluster)?.as_bytes())?;
     write_private(&port, address.port().to_string().as_bytes())?;
-    let own = cluster.client_of(account);
-    let service = Service::start(&own, &cluster.client_of_credentials(), Settings::default(), shutdown);
+    let own = cluster.client_of(roles::service());
+    let url = service::store_url(up.store_url_file.as_deref()).map_err(|error| did_not_start(&error))?;
+    let keep = url.map_or_else(|| Keep::in_folder(&folder), Keep::in_postgres);
+    let settings = Settings::default();
+    let service = Service::start(&own, &cluster.client_of_credentials(), settings, &keep, shutdown);
+    audit.begin(&service);
     let stop = shutdown.clone();
     services.spawn(async move {
         if let Err(error) = service::serve(listener, acceptor, service, stop).await {
@@ -42,6 +52,16 @@ pub async fn start(
         }
     });
     Ok(ServiceState { url: format!("https://{address}"), certificate_authority, token })
+}
+
+/// Adds where the service is to each cluster of a kubeconfig, for clients that know nothing but the kubeconfig.
+pub fn kubeconfig(mut kubeconfig: Kubeconfig, service: &ServiceState) -> Kubeconfig {
+    let place = json!({"url": service.url, "certificateAuthority": service.certificate_authority});
+    let extension = NamedExtension { name: EXTENSION.to_owned(), extension: place };
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|cluster| cluster.cluster.as_mut()) {
+        cluster.extensions = Some(vec![extension.clone()]);
+    }
+    kubeconfig
 }
 
 /// Listens at a port of loopback, or at any other if it is taken.

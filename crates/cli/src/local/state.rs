@@ -84,6 +84,13 @@ impl State {
         State::read(home).filter(State::is_alive)
     }
 
+    /// The local environment that stands for an image; a name without a tag means the tag `latest`.
+    pub fn environment_of(&self, image: &str) -> Option<&PathBuf> {
+        let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
+        let tagged = || self.images.get(&format!("{image}:latest"));
+        self.images.get(image).or_else(untagged).or_else(tagged)
+    }
+
     /// Whether the process of the state still runs.
     pub fn is_alive(&self) -> bool {
         process_started_ticks(self.pid) == Some(self.process_started_ticks)

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use jobs::Class;
 
-use super::home::Home;
-use super::log;
+use super::home::{Home, unusable};
 use super::server::{self, Message};
 use super::state::State;
+use super::{dashboard, log, remembered};
 use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
@@ -34,14 +34,22 @@ const PODS_OWN: &str = "/tmp";
 pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
     let home = Home::find()?;
     home.make()?;
-    let options = checked(&up.cluster)?;
+    let given = checked(&up.cluster)?;
     if up.foreground {
-        return server::run(console, &home, &options, up.detached);
+        return server::run(console, &home, &given, up.detached);
     }
+    let (options, last) = if up.reset { (given.clone(), None) } else { remembered::complete(&home, &given) };
     let began = Instant::now();
     match start(&home, &options)? {
         Started::New(state) => {
+            remembered::remember(&home, &options)?;
+            if let Some(last) = last {
+                console.note(&format!(
+                    "started as the last time, with {last}; to forget that: odh local up --reset"
+                ));
+            }
             console.data(&ready_text(&home, &state, began.elapsed()))?;
+            console.data(&dashboard_text(&state))?;
             limits(console, &state);
         }
         Started::Already(state) => {
@@ -50,7 +58,8 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
                 state.address, state.pid
             );
             console.data(&text)?;
-            differs(console, &options, &state);
+            console.data(&dashboard_text(&state))?;
+            differs(console, &given, &state);
         }
     }
     Ok(0)
@@ -105,6 +114,9 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
 /// Checks the image directories and makes their paths absolute.
 pub fn checked(up: &ClusterOptions) -> Result<ClusterOptions, Failure> {
     let mut up = up.clone();
+    if let Some(file) = &mut up.store_url_file {
+        *file = std::path::absolute(&*file).map_err(|error| unusable(file, &error))?;
+    }
     for (name, directory) in &mut up.images {
         let found = std::fs::canonicalize(&*directory).ok().filter(|directory| directory.is_dir());
         *directory = found.ok_or_else(|| {
@@ -151,6 +163,7 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
     if up.no_operator {
         flags.push("--no-operator".to_owned());
     }
+    flags.extend(up.store_url_file.iter().map(|file| format!("--store-url-file={}", file.display())));
     flags.extend(up.images.iter().map(|(name, directory)| format!("--image={name}={}", directory.display())));
     flags
 }
@@ -194,6 +207,20 @@ fn ready_text(home: &Home, state: &State, took: Duration) -> String {
         state.address,
         styled(STRONG, &state.mode),
     )
+}
+
+/// How to see the dashboard: an address on a line of its own.
+fn dashboard_text(state: &State) -> String {
+    let address = state
+        .service
+        .as_deref()
+        .and_then(|service| crate::runtime().ok()?.block_on(dashboard::address(service)).ok());
+    match address {
+        Some(address) => {
+            format!("Open the dashboard (the address signs in once, within 15 minutes):\n  {address}\n")
+        }
+        None => "Open the dashboard:\n  odh local dashboard\n".to_owned(),
+    }
 }
 
 /// Quotes a path for a shell.
@@ -240,6 +267,15 @@ fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
 
 /// Warns about options that a running cluster does not adopt.
 fn differs(console: &Console, up: &ClusterOptions, state: &State) {
+    if !is_as_asked(up, state) {
+        console.warn(
+            "the cluster keeps the options that it was started with; to change them: odh local down, then odh local up",
+        );
+    }
+}
+
+/// Whether a running cluster has all options that were given.
+pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
     let images_there = up.images.iter().all(|(name, directory)| state.images.get(name) == Some(directory));
     let mode = match up.mode {
         Mode::Auto => true,
@@ -251,9 +287,5 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     let gpus = up.gpus == 0 || up.gpus == state.gpus;
     let operator = up.no_operator == state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
-    if !(images_there && mode && nodes && gpus && operator && port) {
-        console.warn(
-            "the cluster keeps the options that it was started with; to change them: odh local down, then odh local up",
-        );
-    }
+    images_there && mode && nodes && gpus && operator && port
 }

@@ -42,9 +42,18 @@ impl Program {
     }
 }
 
+/// The formats of jq that jaq lacks.
+const FORMATS: &str = r#"
+def _row(f): map(if type == "array" or type == "object" then error("a row holds only texts, numbers and booleans")
+    elif . == null then "" elif type == "string" then f else tojson end);
+def @csv: _row("\"" + (split("\"") | join("\"\"")) + "\"") | join(",");
+def @tsv: _row(split("\\") | join("\\\\") | split("\t") | join("\\t") | split("\n") | join("\\n") | split("\r") | join("\\r")) | join("\t");
+"#;
+
 fn compile(text: &str) -> Result<Filter, String> {
     let arena = Arena::default();
-    let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    let formats = load::parse(FORMATS, |parser| parser.defs()).unwrap_or_default();
+    let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs()).chain(formats);
     let modules = Loader::new(definitions)
         .load(&arena, File { code: text, path: () })
         .map_err(|faults| faults.first().map_or_else(String::new, |(_, fault)| unread(fault)))?;
@@ -87,6 +96,9 @@ mod tests {
             (".items | map(.size) | add", "8\n"),
             (".items | length as $n | \"\\($n) jobs\"", "2 jobs\n"),
             ("empty", ""),
+            (".items[] | [.name, .size, null, true] | @tsv", "a\t3\t\ttrue\nb\t5\t\ttrue\n"),
+            ("[\"a\\tb\\\\\", 1] | @tsv", "a\\tb\\\\\t1\n"),
+            ("[\"say \\\"hi\\\"\", 1.5, false] | @csv", "\"say \"\"hi\"\"\",1.5,false\n"),
             (".items[0] | keys", "[\"name\",\"size\"]\n"),
             ("\"2026-01-01T00:00:00Z\" | fromdate", "1767225600\n"),
             (".items[].name | test(\"^a\")", "true\nfalse\n"),
@@ -95,6 +107,7 @@ mod tests {
             assert_eq!(Program::parse(program).unwrap().text(&input).as_deref(), Ok(text), "{program}");
         }
         assert!(Program::parse(".[").is_err());
+        assert!(Program::parse("[.items] | @csv").unwrap().text(&input).is_err());
         assert_eq!(Program::parse("nosuch(1)").unwrap_err(), "undefined in jq: nosuch");
         assert!(Program::parse(".items + 1").unwrap().text(&input).is_err());
     }

@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 use jobs::Class;
 use jobs::bundle::File;
 
+use super::several;
 use crate::arguments::{Global, SupportBundle};
 use crate::connect::connect;
 use crate::console::Console;
@@ -18,7 +19,8 @@ use crate::failure::Failure;
 /// `odh training support-bundle KIND NAME`
 pub async fn run(console: &Console, global: &Global, asked: &SupportBundle) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let (kind, name) = (jobs::Kind::from(asked.target.kind), &asked.target.name);
+    let (kind, name) = several::one(&connection, &asked.target).await?;
+    let name = name.as_str();
     let mut files = jobs::bundle::collect(&connection.client, kind, &connection.namespace, name).await?;
     files.push(File { path: "odh-version.txt".to_owned(), text: format!("{}\n", env!("CARGO_PKG_VERSION")) });
     let path = asked.file.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-support.tar.gz")));

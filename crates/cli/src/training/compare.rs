@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jobs::compare::{self, Comparison, Line};
 
-use crate::arguments::{Compare, Global};
+use crate::arguments::{Compare, Global, read_words};
 use crate::connect::connect;
 use crate::console::{CAREFUL, Console, STRONG, styled};
 use crate::failure::Failure;
@@ -16,17 +16,21 @@ const MAX_CELL: usize = 60;
 pub async fn run(console: &Console, global: &Global, asked: &Compare) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let (client, namespace) = (&connection.client, &connection.namespace);
-    let kind = jobs::Kind::from(asked.kind);
-    let found = match &asked.names[..] {
-        [one] => {
-            let family = jobs::rerun::family(client, kind, namespace, one).await?;
+    let mut named = Vec::new();
+    for job in read_words(&asked.words).1 {
+        named.push(job.resolve(client, namespace).await?);
+    }
+    let found = match &named[..] {
+        [] => return Err(Failure::usage("no job is given", "name one or several jobs of the namespace")),
+        [(kind, one)] => {
+            let family = jobs::rerun::family(client, *kind, namespace, one).await?;
             let own = family.first().filter(|_| family.len() == 1).and_then(compare::attempts_of);
             own.unwrap_or_else(|| compare::jobs(&family, Timestamp::now()))
         }
         several => {
             let mut objects = Vec::new();
-            for name in several {
-                objects.push(jobs::list::get(client, kind, namespace, name).await?);
+            for (kind, name) in several {
+                objects.push(jobs::list::get(client, *kind, namespace, name).await?);
             }
             compare::jobs(&objects, Timestamp::now())
         }

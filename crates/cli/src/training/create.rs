@@ -1,10 +1,12 @@
 //! `create`: reports all faults first, then creates the jobs, then, if requested, follows their progress to the end.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-use jobs::build::{Mpi, Request};
+use jobs::build::trainjob::TrainRequest;
+use jobs::build::{Mpi, Request, starts_ranks};
 use jobs::preflight::PATIENCE;
+use jobs::reference::Reference;
 use jobs::submit::{self, Draft};
 use jobs::{Class, Error};
 use kube::ResourceExt;
@@ -12,7 +14,7 @@ use kube::api::DynamicObject;
 
 use super::drafts::{check_namespaces, draft_from_files};
 use super::{Follow, ending, follow_to_end};
-use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output};
+use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output, read_words};
 use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
@@ -25,8 +27,12 @@ const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "mpiexec.hydra"];
 
 /// `odh training create`
 pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<u8, Failure> {
-    let drafts =
-        if create.file.is_empty() { vec![from_flags(create)?] } else { draft_from_files(&create.file)? };
+    let from_flags = create.file.is_empty();
+    let mut drafts = if from_flags {
+        vec![from_flags_in(create, create.flags.workdir.clone())?]
+    } else {
+        draft_from_files(&create.file)?
+    };
     check_namespaces(&drafts, global.namespace.as_deref())?;
     if create.ending.follow && drafts.len() > 1 {
         return Err(Failure::usage(
@@ -47,8 +53,13 @@ pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<
         return Ok(0);
     }
     let connection = connect(console, global).await?;
-    for warning in drafts.iter().filter_map(|draft| missing_mpirun(connection.local.as_ref()?, draft)) {
-        console.warn(&warning);
+    if let Some(state) = &connection.local {
+        warn_of_programs(console, state, &drafts);
+        if let Some(here) =
+            Some(create).filter(|_| from_flags).and_then(|create| own_program(console, create))
+        {
+            drafts = vec![from_flags_in(create, Some(here))?];
+        }
     }
     let dry_run = match create.dry_run {
         Some(_) => submit::DryRun::Server,
@@ -111,27 +122,101 @@ async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]
     Ok(())
 }
 
-fn from_flags(create: &Create) -> Result<Draft, Failure> {
-    if let Some(other) = create.kind.map(jobs::Kind::from).filter(|kind| *kind != jobs::Kind::MpiJob) {
+/// The current directory, if the command names a file in it and pods of the local cluster can see it.
+fn own_program(console: &Console, create: &Create) -> Option<String> {
+    let flags = &create.flags;
+    if flags.workdir.is_some() {
+        return None;
+    }
+    let command = flags.command.as_deref().and_then(shlex::split).unwrap_or_else(|| flags.args.clone());
+    let is_here = |word: &&String| {
+        let path = Path::new(word.as_str());
+        path.is_relative() && path.extension().is_some() && path.is_file()
+    };
+    let file = command.iter().find(is_here)?;
+    let here = std::env::current_dir().ok()?;
+    if PODS_OWN.iter().any(|own| here.starts_with(own)) {
+        console.warn(&format!(
+            "pods have a {} of their own and cannot see {file} in {}; move it elsewhere, or into a volume",
+            here.components().take(2).collect::<PathBuf>().display(),
+            here.display()
+        ));
+        return None;
+    }
+    console.note(&format!(
+        "{file} is in {}, so the command starts there; choose another with --workdir",
+        here.display()
+    ));
+    Some(here.display().to_string())
+}
+
+/// Directories of which every pod of a local cluster has its own.
+const PODS_OWN: [&str; 2] = ["/tmp", "/var/run"];
+
+fn from_flags_in(create: &Create, workdir: Option<String>) -> Result<Draft, Failure> {
+    let flags = &create.flags;
+    let (kind, mut named) = read_words(&create.words);
+    named.extend(flags.name.iter().map(|name| Reference { kind, name: name.clone() }));
+    if let Some(surplus) = named.get(1) {
         return Err(Failure::usage(
-            format!("only an MPIJob can be created from flags; a {} requires a file", other.name()),
-            "use odh training create -f FILE",
+            format!("one name is expected, but \"{}\" follows it", surplus.name),
+            "put the command after two dashes: -- python -m mpi4py train.py",
         ));
     }
-    let flags = &create.flags;
-    let name = create.positional_name.clone().or_else(|| flags.name.clone());
-    let missing: Vec<&str> = [(name.is_none(), "a name"), (flags.image.is_none(), "--image")]
+    let job = named.pop();
+    let kind = job.as_ref().and_then(|job| job.kind).or(kind);
+    let name = job.map(|job| job.name);
+    let (second, example) = match needs_runtime(kind, flags)? {
+        true => (
+            (flags.runtime.is_none(), "--runtime"),
+            "odh training create trainjob NAME --runtime openmpi --workers 4 -- python -m mpi4py train.py, or -f FILE",
+        ),
+        false => (
+            (flags.image.is_none(), "--image"),
+            "odh training create NAME --workers 4 --image IMAGE -- python -m mpi4py train.py, or -f FILE",
+        ),
+    };
+    let missing: Vec<&str> = [(name.is_none(), "a name"), second]
         .iter()
         .filter_map(|(missing, what)| missing.then_some(*what))
         .collect();
     if !missing.is_empty() {
-        return Err(Failure::usage(
-            format!("a job needs {}", missing.join(" and ")),
-            "odh training create mpijob NAME --workers 4 --image IMAGE -- python train.py, or -f FILE",
-        ));
+        return Err(Failure::usage(format!("a job needs {}", missing.join(" and ")), example));
     }
     let request = request(flags, name.unwrap_or_default())?;
-    Ok(submit::check(jobs::build::build(&request).map_err(by_flag)?)?)
+    match &flags.runtime {
+        Some(runtime) => {
+            // A directory that nobody asked for is no reason to refuse a command that starts the ranks itself.
+            let as_given = flags.in_launcher || starts_ranks(&request.command);
+            let workdir = workdir.filter(|_| flags.workdir.is_some() || !as_given);
+            let (runtime, nodes) = (runtime.clone(), flags.workers);
+            let asked = TrainRequest { request: Request { workdir, ..request }, runtime, nodes };
+            Ok(submit::train_draft(&jobs::build::trainjob::build(&asked).map_err(by_flag)?)?)
+        }
+        None => {
+            let request = Request { workdir, ..request };
+            Ok(submit::check(jobs::build::build(&request).map_err(by_flag)?)?)
+        }
+    }
+}
+
+/// Whether the flags describe a TrainJob, which needs a runtime.
+fn needs_runtime(kind: Option<jobs::Kind>, flags: &Flags) -> Result<bool, Failure> {
+    match kind {
+        Some(jobs::Kind::TrainJob) => Ok(true),
+        Some(jobs::Kind::MpiJob) if flags.runtime.is_some() => Err(Failure::usage(
+            "--runtime is for a TrainJob",
+            "use odh training create trainjob NAME --runtime …, or omit --runtime",
+        )),
+        None | Some(jobs::Kind::MpiJob) => Ok(flags.runtime.is_some()),
+        Some(other) => Err(Failure::usage(
+            format!(
+                "only an MPIJob or a TrainJob can be created from flags; a {} requires a file",
+                other.name()
+            ),
+            "use odh training create -f FILE",
+        )),
+    }
 }
 
 /// Names the flags where the error names the fields of the request, which come from them.
@@ -140,12 +225,14 @@ fn by_flag(error: Error) -> Error {
     for fault in &mut faults {
         match fault.path.as_str() {
             "command" => {
-                fault.advice = Some("put it after two dashes: -- python train.py --epochs 10".to_owned());
+                fault.advice =
+                    Some("put it after two dashes: -- python -m mpi4py train.py --epochs 10".to_owned());
             }
             "env" => fault.advice = Some("use --env NAME=VALUE".to_owned()),
+            "volumes" => "pvc".clone_into(&mut fault.path),
             _ => {}
         }
-        fault.path.insert_str(0, "--");
+        fault.path = format!("--{}", fault.path.replace('_', "-"));
     }
     Error::Invalid { faults }
 }
@@ -162,11 +249,14 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
         workers: flags.workers.unwrap_or(1),
         image: flags.image.clone().unwrap_or_default(),
         command,
+        workdir: flags.workdir.clone(),
         in_launcher: flags.in_launcher,
         slots: flags.slots,
         gpus: flags.gpus,
         cpu: flags.cpu.clone(),
         memory: flags.memory.clone(),
+        launcher_cpu: flags.launcher_cpu.clone(),
+        launcher_memory: flags.launcher_memory.clone(),
         mpi: match flags.mpi.unwrap_or_default() {
             MpiFlavour::OpenMpi => Mpi::OpenMpi,
             MpiFlavour::Intel => Mpi::Intel,
@@ -181,6 +271,7 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
         clean_pod_policy: flags.clean_pods.clone(),
         deadline_seconds: flags.deadline.and_then(|deadline| i64::try_from(deadline.as_secs()).ok()),
         retries: flags.retries,
+        ttl_seconds: flags.ttl.and_then(|ttl| i32::try_from(ttl.as_secs()).ok()),
         suspend: flags.suspend,
     })
 }
@@ -288,18 +379,44 @@ async fn to_the_end(
     last
 }
 
+/// Warns of what the jobs would not find on the local cluster: `mpirun`, and images that nothing is mapped to.
+pub fn warn_of_programs(console: &Console, state: &State, drafts: &[Draft]) {
+    for warning in drafts.iter().filter_map(|draft| missing_mpirun(state, draft)) {
+        console.warn(&warning);
+    }
+    let images: BTreeSet<String> = drafts.iter().flat_map(images_of).collect();
+    for image in
+        images.iter().filter(|image| *image != UNMAPPED_ON_PURPOSE && state.environment_of(image).is_none())
+    {
+        console.warn(&format!(
+            "the image {image} is not mapped to a local environment, so this machine's own programs are used; to map it: \
+             odh local down, then odh local up --image {image}=DIR"
+        ));
+    }
+}
+
+/// The name by which `--image` asks for the machine's own programs.
+const UNMAPPED_ON_PURPOSE: &str = "local";
+
+fn images_of(draft: &Draft) -> Vec<String> {
+    let replicas = draft.job.spec.mpi_replica_specs.values();
+    let pods = replicas.filter_map(|replica| replica.template.spec.as_ref());
+    let containers = pods.flat_map(|pod| pod.containers.iter().chain(pod.init_containers.iter().flatten()));
+    containers.filter_map(|container| container.image.clone()).collect()
+}
+
 /// Returns a warning if no program that starts ranks exists where the local cluster will run the job's Launcher.
-pub fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
+fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
     let launcher = draft.job.spec.mpi_replica_specs.get(api::LAUNCHER)?;
     let image = launcher.template.spec.as_ref()?.containers.first()?.image.clone().unwrap_or_default();
-    let environment = state.images.get(&image).map(|directory| directory.join("bin"));
+    let environment = state.environment_of(&image).map(|directory| directory.join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places: Vec<PathBuf> = environment.into_iter().chain(std::env::split_paths(&path)).collect();
     let found = places.iter().any(|place| STARTERS.iter().any(|starter| place.join(starter).is_file()));
     if found {
         return None;
     }
-    let place = match state.images.get(&image) {
+    let place = match state.environment_of(&image) {
         Some(directory) => format!("neither {} nor this machine has", directory.join("bin").display()),
         None => "this machine does not have".to_owned(),
     };
@@ -348,20 +465,24 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let full = Request {
             namespace: Some("team".to_owned()),
+            workdir: Some("/work".to_owned()),
             slots: Some(3),
             gpus: Some(2),
             cpu: Some("500m".to_owned()),
             memory: Some("16Gi".to_owned()),
+            launcher_cpu: Some("1".to_owned()),
+            launcher_memory: Some("1Gi".to_owned()),
             mpi: Mpi::Mpich,
             env: vec![pair("LR", "0.1"), pair("EMPTY", ""), pair("X", "a=b c")],
-            volumes: vec![pair("data", "/data"), pair("models", "/a:b")],
+            volumes: vec![pair("data", "/data"), pair("models", "/a=b")],
             labels: BTreeMap::from([pair("team", "nlp"), pair("example.com/x", "")]),
             annotations: BTreeMap::from([pair("note", "two\nlines, 'quoted'")]),
             queue: Some("gpus".to_owned()),
             priority: Some("high".to_owned()),
             clean_pod_policy: Some("All".to_owned()),
             deadline_seconds: Some(5400),
-            retries: Some(0),
+            retries: Some(3),
+            ttl_seconds: Some(3600),
             suspend: true,
             ..plain.clone()
         };
@@ -376,7 +497,7 @@ mod tests {
             let Command::Training { verb: TrainingVerb::Create(create) } = arguments.command else {
                 panic!("{line}")
             };
-            let mut made = from_flags(&create).unwrap().job;
+            let mut made = from_flags_in(&create, create.flags.workdir.clone()).unwrap().job;
             made.metadata.namespace = arguments.global.namespace;
             assert_eq!(plan::defaulted(&made), plan::defaulted(&job), "{line}");
         }

@@ -1,11 +1,14 @@
 //! `describe`: everything known about a job, the failure first.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jobs::alike::{Alike, each};
-use jobs::describe::{Description, EventView, PodView};
-use jobs::view;
+use jobs::describe::{Description, EventView, PodView, without_empty_part};
+use jobs::view::{self, Reported};
 
 use super::rows::state;
+use super::several;
 use crate::arguments::{Describe, Global, Output};
 use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, STRONG, styled};
@@ -16,28 +19,37 @@ use crate::{object, table};
 /// `odh training describe mpijob NAME`
 pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let kind = describe.target.kind.into();
-    let found =
-        jobs::describe::describe(&connection.client, kind, &connection.namespace, &describe.target.name)
-            .await?;
-    for unread in &found.unread {
-        console.warn(&format!("could not read {unread}"));
-    }
-    let text = match describe.output {
-        Output::Json | Output::Yaml | Output::Template(_) => {
-            let pods =
-                jobs::describe::pods(&connection.client, kind, &connection.namespace, &describe.target.name)
-                    .await
-                    .unwrap_or_default();
-            let mut values = vec![object::value(&found.object)];
-            values.extend(pods.iter().filter_map(|pod| typed(pod, "v1", "Pod")));
-            object::text(&object::together(values, true), describe.output)?
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let (mut texts, mut values) = (Vec::new(), Vec::new());
+    let mut each = several::Each::default();
+    for (kind, name) in several::many(console, &connection, &describe.several).await? {
+        let found = match jobs::describe::describe(client, kind, namespace, &name).await {
+            Ok(found) => found,
+            Err(error) => {
+                each.failed(console, &error.into());
+                continue;
+            }
+        };
+        for unread in &found.unread {
+            console.warn(&format!("could not read {unread}"));
         }
-        Output::Name => object::name(&found.object) + "\n",
-        Output::Table | Output::Wide => text(&found, describe.output == Output::Wide, Timestamp::now()),
-    };
-    console.data(&text)?;
-    Ok(0)
+        match describe.output {
+            Output::Json | Output::Yaml | Output::Template(_) => {
+                let pods = jobs::describe::pods(client, kind, namespace, &name).await.unwrap_or_default();
+                values.push(object::value(&found.object));
+                values.extend(pods.iter().filter_map(|pod| typed(pod, "v1", "Pod")));
+            }
+            Output::Name => texts.push(object::name(&found.object) + "\n"),
+            Output::Table => texts.push(text(&found, false, Timestamp::now())),
+            Output::Wide => texts.push(text(&found, true, Timestamp::now())),
+        }
+    }
+    if describe.output.shows_objects() && !values.is_empty() {
+        console.data(&object::text(&object::together(values, true), describe.output)?)?;
+    }
+    let between = if describe.output == Output::Name { "" } else { "\n\n" };
+    console.data(&texts.join(between))?;
+    Ok(each.ending(0))
 }
 
 /// Adds kind and version, which objects from a typed list lack.
@@ -54,6 +66,9 @@ pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
     let mut text = table::fields(&head(found, now));
     if let Some(failure) = failure(found) {
         text.push_str(&section("Failure", &failure));
+    }
+    if !found.last_lines.is_empty() {
+        text.push_str(&section("Last lines of its output", &found.last_lines.join("\n")));
     }
     if !found.pods.is_empty() {
         let shown = if wide { each(&found.pods) } else { found.pods_by_state() };
@@ -101,17 +116,17 @@ fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
     let row = &found.row;
     let ranks = row.workers.of * row.slots_per_worker;
     let slots = if row.slots_per_worker == 1 { "slot" } else { "slots" };
+    let of_ranks = if ranks == 1 { "rank" } else { "ranks" };
+    // The Workers of a job that has ended may be cleaned up.
+    let ready = match row.has_ended() {
+        true => row.workers.of.to_string(),
+        false => format!("{} of {} ready", row.workers.running, row.workers.of),
+    };
     let mut fields = vec![
         ("Name", row.name.clone()),
         ("Namespace", row.namespace.clone()),
         ("State", state(row, false)),
-        (
-            "Workers",
-            format!(
-                "{} of {} ready, {} {slots} each, {ranks} ranks",
-                row.workers.running, row.workers.of, row.slots_per_worker
-            ),
-        ),
+        ("Workers", format!("{ready}, {} {slots} each, {ranks} {of_ranks}", row.slots_per_worker)),
         ("MPI", row.mpi.clone()),
         ("Image", row.image.clone()),
     ];
@@ -125,7 +140,20 @@ fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
         let word = if row.has_ended() { "Ran for" } else { "Running for" };
         fields.push((word, view::duration(runtime)));
     }
+    if let Some(reported) = &row.progress {
+        fields.push(("Progress", progress(reported, row.has_ended(), now)));
+    }
     fields
+}
+
+/// What the training program has reported, e.g. `40 %, 1m30s left, loss 0.25`.
+fn progress(reported: &Reported, has_ended: bool, now: Timestamp) -> String {
+    let percent = reported.percent.map(|percent| format!("{percent} %"));
+    let seconds = reported.remaining_seconds(now).filter(|_| !has_ended);
+    let left = seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let left = left.map(|left| format!("{} left", view::duration(left)));
+    let metrics = reported.metrics.iter().map(|(name, value)| format!("{name} {value}"));
+    percent.into_iter().chain(left).chain(metrics).collect::<Vec<_>>().join(", ")
 }
 
 fn command(found: &Description) -> Option<String> {
@@ -156,7 +184,8 @@ fn failure(found: &Description) -> Option<String> {
     fields.extend(place.map(|place| ("Where", place)));
     fields.extend(failure.exit_code.map(|code| ("Exit code", exit_code(code))));
     fields.extend(failure.suggestion.clone().map(|suggestion| ("What to do", suggestion)));
-    fields.extend(failure.link.clone().map(|link| ("Read more", link)));
+    let reason = &failure.reason;
+    fields.extend(failure.link.as_ref().map(|_| ("Read more", format!("odh help causes {reason}"))));
     Some(table::fields(&fields))
 }
 
@@ -235,12 +264,12 @@ fn conditions(found: &Description, now: Timestamp) -> String {
                 condition.type_.clone(),
                 condition.status.clone(),
                 elapsed(since, now),
-                condition.reason.clone().unwrap_or_default(),
-                condition.message.clone().unwrap_or_default(),
+                without_empty_part(condition.reason.as_deref()).to_owned(),
+                without_empty_part(condition.message.as_deref()).to_owned(),
             ]
         })
         .collect();
-    table::table(&["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], &rows)
+    table::wrapped(&["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], &rows, columns_of_section())
 }
 
 fn elapsed(at: Option<Timestamp>, now: Timestamp) -> String {
@@ -266,7 +295,12 @@ pub fn events_table(events: &[Alike<EventView>], wide: bool, now: Timestamp) -> 
             vec![when, kind, event.reason.clone(), alike.name(&event.object), format!("{message}{times}")]
         })
         .collect();
-    table::table(&["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"], &rows)
+    table::wrapped(&["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"], &rows, columns_of_section())
+}
+
+/// The width of the terminal without the indentation of a section.
+fn columns_of_section() -> Option<usize> {
+    table::screen_columns().map(|columns| columns.saturating_sub(2))
 }
 
 #[cfg(test)]
@@ -286,6 +320,8 @@ mod tests {
                 "workers": {"running": 1, "pending": 0, "failed": 1, "of": 2},
                 "failure": {"reason": "OutOfMemory", "message": "Worker 1 used more memory than its limit of 1Gi.", "worker": 1,
                     "pod": "digits-worker-1", "exitCode": 137, "suggestion": "Give the workers more memory."},
+                "trainerStatus": {"progressPercentage": 40, "estimatedRemainingSeconds": 90, "lastUpdatedTime": at(21),
+                    "metrics": [{"name": "loss", "value": "0.25"}]},
                 "conditions": [{"type": "Failed", "status": "True", "reason": "OutOfMemory", "message": "m", "lastTransitionTime": at(31)}]},
         })).unwrap();
         let pod = |name: &str, role: &str, status: serde_json::Value| {
@@ -310,10 +346,21 @@ mod tests {
         ];
         let event = serde_json::from_value(json!({"metadata": {}, "type": "Warning", "reason": "OOMKilling", "message": "killed",
             "involvedObject": {"kind": "Pod", "name": "digits-worker-1"}, "lastTimestamp": at(30), "count": 2})).unwrap();
-        let found = jobs::describe::assemble(job, &pods, &[event], Vec::new());
+        let mut found = jobs::describe::assemble(job, &pods, &[event], Vec::new());
+        found.last_lines = vec!["rank 3: batch 17".to_owned(), "MemoryError".to_owned()];
         let text = text(&found, false, at(41).parse().unwrap());
         let expected = include_str!("describe.golden.txt");
         assert_eq!(anstream::adapter::strip_str(&text).to_string(), expected);
+    }
+
+    #[test]
+    fn the_progress_of_a_running_job_has_the_time_that_is_left_by_now() {
+        let metrics = [("loss".to_owned(), "0.25".to_owned())].into();
+        let updated = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        let reported = Reported { percent: Some(40), time_left_seconds: Some(90), updated, metrics };
+        let now = "2026-01-01T00:00:10Z".parse().unwrap();
+        assert_eq!(progress(&reported, false, now), "40 %, 1m20s left, loss 0.25");
+        assert_eq!(progress(&reported, true, now), "40 %, loss 0.25");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn draft_from_files(files: &[PathBuf]) -> Result<Vec<Draft>, Failure> {
 }
 
 /// Replaces each folder by the manifests in it, sorted by name.
-fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+pub fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for file in files {
         if !file.is_dir() {
@@ -52,7 +52,7 @@ fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Reads a file or standard input, at most as much as a manifest may have.
-fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
+pub fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
     let name = file.display().to_string();
     let limit = u64::try_from(jobs::manifest::MAX_BYTES).unwrap_or(u64::MAX) + 1;
     let mut bytes = Vec::new();

@@ -6,6 +6,7 @@ use jobs::describe::EventView;
 use serde_json::json;
 
 use super::describe::events_table;
+use super::several;
 use crate::arguments::{Events, Global, Output};
 use crate::connect::connect;
 use crate::console::{CAREFUL, Console, FAINT, styled};
@@ -16,7 +17,8 @@ use crate::object;
 pub async fn run(console: &Console, global: &Global, asked: &Events) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let (client, namespace) = (&connection.client, &connection.namespace);
-    let (kind, name) = (asked.target.kind.into(), &asked.target.name);
+    let (kind, name) = several::one(&connection, &asked.target).await?;
+    let name = name.as_str();
     if asked.watch {
         let mut watch = jobs::events::watch(client, kind, namespace, name).await?;
         while let Some(event) = watch.next().await? {

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::several;
 use crate::arguments::{Exec, Global};
 use crate::connect::connect;
 use crate::console::Console;
@@ -34,9 +35,9 @@ pub async fn run(console: &Console, global: &Global, asked: &Exec) -> Result<u8,
         stdin: asked.stdin,
         tty,
     };
-    let (kind, name) = (asked.target.kind.into(), &asked.target.name);
+    let (kind, name) = several::one(&connection, &asked.target).await?;
     let (client, namespace) = (&connection.client, &connection.namespace);
-    let mut process = jobs::exec::exec(client, kind, namespace, name, &choice, &asked.command).await?;
+    let mut process = jobs::exec::exec(client, kind, namespace, &name, &choice, &asked.command).await?;
     let _raw = tty.then(Raw::set);
     if let Some(mut sizes) = process.terminal_size().filter(|_| tty) {
         tokio::spawn(tell_sizes(move |size| sizes.try_send(size).is_ok()));
@@ -56,7 +57,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Exec) -> Result<u8,
 }
 
 /// The command's exit code, or why it did not start.
-fn ending(status: Option<Status>) -> Result<u8, Failure> {
+pub fn ending(status: Option<Status>) -> Result<u8, Failure> {
     let Some(status) = status else {
         return Err(Failure::new(
             Class::Error,

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use plan::Explanation;
 use serde_json::Value;
 
+use super::several;
 use crate::arguments::{Explain, Global, Output};
 use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
@@ -14,9 +15,9 @@ use crate::{advice, object, table};
 /// `odh training explain KIND NAME`
 pub async fn run(console: &Console, global: &Global, asked: &Explain) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let kind = asked.target.kind.into();
-    let name = &asked.target.name;
-    let found = jobs::explanation::explain_job(&connection.client, kind, &connection.namespace, name).await?;
+    let (kind, name) = several::one(&connection, &asked.target).await?;
+    let found =
+        jobs::explanation::explain_job(&connection.client, kind, &connection.namespace, &name).await?;
     let text = match asked.output {
         Output::Name => format!("{}\n", found.cause.clone().unwrap_or_else(|| word(&found))),
         Output::Table | Output::Wide => text(&found, Timestamp::now()),
@@ -49,10 +50,14 @@ fn text(found: &Explanation, now: Timestamp) -> String {
     if !found.evidence.is_empty() {
         fields.push(("Evidence", found.evidence.join("\n")));
     }
+    if !found.last_lines.is_empty() {
+        fields.push(("Last lines", found.last_lines.join("\n")));
+    }
     let actor = serde_json::to_value(found.actor).ok();
     let actor = actor.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     fields.push(("Who must act", actor.to_lowercase()));
     fields.extend(found.advice.as_ref().map(|advice| ("What to do", advice::lines(advice))));
-    fields.extend(found.link.clone().map(|link| ("Read more", link)));
+    let cause = found.cause.as_deref().filter(|_| found.link.is_some());
+    fields.extend(cause.map(|cause| ("Read more", format!("odh help causes {cause}"))));
     table::fields(&fields)
 }

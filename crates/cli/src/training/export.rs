@@ -4,6 +4,7 @@ use jobs::build::Request;
 use jobs::export;
 use kube::api::DynamicObject;
 
+use super::several;
 use crate::arguments::{Export, ExportForm, Global, Output};
 use crate::connect::connect;
 use crate::console::Console;
@@ -13,8 +14,8 @@ use crate::object;
 /// `odh training export KIND NAME`
 pub async fn run(console: &Console, global: &Global, asked: &Export) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let kind = asked.target.kind.into();
-    let job = jobs::list::get(&connection.client, kind, &connection.namespace, &asked.target.name).await?;
+    let (kind, name) = several::one(&connection, &asked.target).await?;
+    let job = jobs::list::get(&connection.client, kind, &connection.namespace, &name).await?;
     match asked.form {
         ExportForm::Manifest => {}
         ExportForm::Command => {

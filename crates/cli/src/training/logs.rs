@@ -9,8 +9,9 @@ use jobs::logs::{Choice, Item, Level, Origin, Which, ranges};
 use regex::Regex;
 use serde_json::{Value, json};
 
+use super::several;
 use crate::arguments::{Global, Logs, Output};
-use crate::connect::connect;
+use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
 
@@ -34,16 +35,18 @@ const MAX_GATHERED_BYTES: usize = 64 * 1024;
 pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let which = which(logs);
-    let several = match &which {
+    let of_several = match &which {
         Which::Launcher => false,
         Which::Workers(indices) => indices.len() > 1,
         Which::All => true,
     };
     let choice = choice(logs, which);
-    let job = &logs.target.name;
-    let kind: jobs::Kind = logs.target.kind.into();
-    let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, job, choice).await?;
-    let mut text = Text::new(logs, several);
+    let (kind, job) = several::one(&connection, &logs.target).await?;
+    if logs.failed {
+        return failed(console, &connection, kind, &job).await;
+    }
+    let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, &job, choice).await?;
+    let mut text = Text::new(logs, &job, of_several);
     let mut any = false;
     let mut evidence = None;
     while let Some(item) = lines.next().await {
@@ -84,6 +87,12 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
             connection.namespace
         ));
     }
+    if !any && logs.worker.is_some() && !logs.agent {
+        console.note(&format!(
+            "these Workers wrote nothing themselves; the output of their ranks is in the Launcher's: odh training logs {job} -n {}",
+            connection.namespace
+        ));
+    }
     if let (false, Some(ranks)) = (any, &logs.rank) {
         let ranks: Vec<String> = ranks.0.iter().map(ToString::to_string).collect();
         console.warn(&format!(
@@ -91,6 +100,28 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
             ranks.join(", ")
         ));
     }
+    Ok(0)
+}
+
+/// The maximum number of lines shown of what failed.
+const MOST_LAST_LINES: usize = 50;
+
+/// Shows the last lines of what failed.
+async fn failed(
+    console: &Console,
+    connection: &Connection,
+    kind: jobs::Kind,
+    name: &str,
+) -> Result<u8, Failure> {
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let job = jobs::list::get(client, kind, namespace, name).await?;
+    if jobs::view::row(&job).phase != api::Phase::Failed {
+        console.note(&format!("{}/{name} has not failed", kind.word()));
+        return Ok(0);
+    }
+    let pods = jobs::describe::pods(client, kind, namespace, name).await?;
+    let lines = jobs::last_lines::last_lines(client, &job, &pods, MOST_LAST_LINES).await;
+    console.raw(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     Ok(0)
 }
 
@@ -116,6 +147,8 @@ fn choice(logs: &Logs, which: Which) -> Choice {
         since: logs.since,
         tail: logs.tail.map(i64::from),
         previous: logs.previous,
+        attempt: logs.attempt,
+        agents: logs.agent,
         wanted: Wanted {
             grep: logs.grep.clone(),
             exclude: logs.exclude.clone(),
@@ -167,18 +200,19 @@ impl Said<'_> {
 /// Formatted lines waiting to be written.
 struct Text<'a> {
     asked: &'a Logs,
+    job: &'a str,
     several: bool,
     prefixes: BTreeMap<Arc<str>, String>,
     gathered: String,
 }
 
 impl<'a> Text<'a> {
-    fn new(asked: &'a Logs, several: bool) -> Self {
-        Text { asked, several, prefixes: BTreeMap::new(), gathered: String::new() }
+    fn new(asked: &'a Logs, job: &'a str, several: bool) -> Self {
+        Text { asked, job, several, prefixes: BTreeMap::new(), gathered: String::new() }
     }
 
     fn push(&mut self, said: &Said<'_>) {
-        let Text { asked, several, prefixes, gathered } = self;
+        let Text { asked, job, several, prefixes, gathered } = self;
         let Origin { pod, rank } = said.first;
         if asked.output == Output::Json {
             gathered.push_str(&said.object().to_string());
@@ -186,12 +220,10 @@ impl<'a> Text<'a> {
             return;
         }
         if asked.fold && (rank.is_some() || !said.also.is_empty()) {
-            gathered.push_str(&styled(FAINT, &format!("{:<10} | ", sources(&asked.target.name, said))));
+            gathered.push_str(&styled(FAINT, &format!("{:<10} | ", sources(job, said))));
         } else if *several {
             let next = prefixes.len();
-            gathered.push_str(
-                prefixes.entry(pod.clone()).or_insert_with(|| prefix(&asked.target.name, pod, next)),
-            );
+            gathered.push_str(prefixes.entry(pod.clone()).or_insert_with(|| prefix(job, pod, next)));
         }
         let of_several = asked.rank.as_ref().is_some_and(|ranks| ranks.0.len() > 1) && !asked.fold;
         if let Some(rank) = rank.filter(|_| of_several) {

@@ -1,7 +1,10 @@
 //! `odh training …`: each verb connects, calls `jobs`, prints.
 
+mod apply;
 mod bundle;
+mod cancel;
 mod compare;
+mod copy;
 mod create;
 mod delete;
 mod describe;
@@ -11,6 +14,7 @@ mod events;
 mod exec;
 mod explain;
 mod export;
+mod forward;
 mod get;
 mod logs;
 mod preflight;
@@ -24,7 +28,7 @@ mod wait;
 mod watch;
 
 #[cfg(feature = "local")]
-pub use create::missing_mpirun;
+pub use create::warn_of_programs;
 pub use drafts::draft_from_files;
 pub use wait::{Follow, ending, follow_to_end};
 
@@ -37,6 +41,8 @@ use crate::interrupt::{self, Interruption};
 pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Result<u8, Failure> {
     match verb {
         TrainingVerb::Create(create) => create::run(console, global, create).await,
+        TrainingVerb::Apply(apply) => unless_interrupted(console, apply::run(console, global, apply)).await,
+        TrainingVerb::Diff(diff) => apply::diff(console, global, diff).await,
         TrainingVerb::Get(get) => unless_interrupted(console, get::get(console, global, get)).await,
         TrainingVerb::List(list) => unless_interrupted(console, get::list(console, global, list)).await,
         TrainingVerb::Describe(describe) => describe::run(console, global, describe).await,
@@ -59,11 +65,15 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Resume(resume) => {
             suspension::run(console, global, &resume.several, resume.output, false).await
         }
+        TrainingVerb::Cancel(cancel) => cancel::cancel(console, global, cancel).await,
+        TrainingVerb::Scale(scale) => cancel::scale(console, global, scale).await,
         TrainingVerb::Retry(retry) => rerun::retry(console, global, retry).await,
         TrainingVerb::Clone(clone) => rerun::clone(console, global, clone).await,
         TrainingVerb::Compare(compare) => compare::run(console, global, compare).await,
         TrainingVerb::Export(export) => export::run(console, global, export).await,
         TrainingVerb::Exec(exec) => exec::run(console, global, exec).await,
+        TrainingVerb::Cp(copy) => copy::run(console, global, copy).await,
+        TrainingVerb::PortForward(forward) => forward::run(console, global, forward).await,
         TrainingVerb::Templates { verb } => templates::run(console, global, verb).await,
         TrainingVerb::SupportBundle(bundle) => bundle::run(console, global, bundle).await,
         TrainingVerb::Preflight(preflight) => preflight::run(console, global, preflight).await,

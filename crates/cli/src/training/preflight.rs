@@ -25,6 +25,8 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
     let connection = connect(console, global).await?;
     let mut found = Vec::new();
     for draft in &drafts {
+        let namespace = draft.namespace().unwrap_or(&connection.namespace);
+        preflight::free_name(&connection.client, draft.kind, namespace, draft.name()).await?;
         if draft.kind != jobs::Kind::MpiJob {
             let name = format!("{}/{}", draft.kind.word(), draft.name());
             console.note(&format!("{name} was not checked: only its own operator knows what it needs"));
@@ -69,6 +71,16 @@ async fn rights(console: &Console, global: &Global, asked: &Preflight) -> Result
         &["ALLOWED", "VERB", "RESOURCE", "USED BY"],
         &found.iter().map(cells).collect::<Vec<_>>(),
     ))?;
+    if found.iter().any(|right| right.verb == "create" && !right.allowed && right.what == kind.names()) {
+        return Err(Failure::new(
+            jobs::Class::NotAllowed,
+            "Forbidden",
+            format!("you may not create {} in namespace \"{}\"", kind.names(), connection.namespace),
+        )
+        .with_hint(
+            "the role kubeflow-mpijobs-edit and the cluster role edit grant what is missing; ask an administrator of the namespace",
+        ));
+    }
     if found.iter().any(|right| !right.allowed) {
         console.note(&styled(
             CAREFUL,

@@ -16,21 +16,22 @@ const CLEAN_UP: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// `odh training retry KIND NAME…`
 pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<u8, Failure> {
-    if retry.name.is_some() && retry.several.names.len() > 1 {
+    let connection = connect(console, global).await?;
+    let found = several::many(console, &connection, &retry.several).await?;
+    if retry.name.is_some() && found.len() > 1 {
         return Err(Failure::usage("--name cannot be used with several jobs", "omit it"));
     }
-    let connection = connect(console, global).await?;
-    let kind = jobs::Kind::from(retry.several.kind);
     let rerun = Rerun {
         name: retry.name.clone(),
         replace: retry.replace.then_some(Manner { force: false, wait: Some(CLEAN_UP) }),
         patch: None,
         settings: Vec::new(),
         dry_run: retry.dry_run,
+        request: None,
     };
     let mut objects: Vec<DynamicObject> = Vec::new();
     let mut each = several::Each::default();
-    for name in several::names(&connection, &retry.several).await? {
+    for (kind, name) in found {
         let made = jobs::rerun::retry(&connection.client, kind, &connection.namespace, &name, &rerun).await;
         match made {
             Ok(object) => objects.push(object),
@@ -55,9 +56,8 @@ pub async fn clone(console: &Console, global: &Global, clone: &CloneJob) -> Resu
         dry_run: *dry_run,
         ..Rerun::default()
     };
-    let kind = clone.target.kind.into();
-    let name = &clone.target.name;
-    let made = jobs::rerun::clone(&connection.client, kind, &connection.namespace, name, &rerun).await?;
+    let (kind, name) = several::one(&connection, &clone.target).await?;
+    let made = jobs::rerun::clone(&connection.client, kind, &connection.namespace, &name, &rerun).await?;
     let how = Created { output: *output, ending, dry_run: *dry_run };
     created(console, &connection, &how, &[made]).await
 }

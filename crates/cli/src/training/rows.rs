@@ -94,13 +94,13 @@ pub fn rows_cells<'r>(
             cells.extend([
                 row.name.clone(),
                 state(row, wide),
-                format!("{}/{}", row.workers.running, row.workers.of),
+                workers(row),
                 ago(row.runtime(now)),
                 ago(row.age(now)),
             ]);
             if wide {
                 cells.extend([
-                    row.phase_reason.clone().unwrap_or_else(|| "-".to_owned()),
+                    row.cause.clone().or_else(|| row.phase_reason.clone()).unwrap_or_else(|| "-".to_owned()),
                     row.mpi.clone(),
                     row.slots_per_worker.to_string(),
                     row.created.map_or_else(|| "-".to_owned(), |created| created.to_string()),
@@ -113,21 +113,28 @@ pub fn rows_cells<'r>(
     (headings, cells)
 }
 
+/// How many Workers run of how many; of a job that has ended, whose Workers may be cleaned up, how many it had.
+fn workers(row: &Row) -> String {
+    match row.has_ended() {
+        true => row.workers.of.to_string(),
+        false => format!("{}/{}", row.workers.running, row.workers.of),
+    }
+}
+
 /// Returns the phase, with its reason if that is more informative and has no column of its own.
 pub fn state(row: &Row, bare: bool) -> String {
     let name = view::phase_name(row.phase);
     if row.deleting {
         return styled(CAREFUL, "Deleting");
     }
-    let telling =
-        row.phase_reason.as_deref().filter(|_| !bare && matches!(row.phase, Phase::Pending | Phase::Failed));
     let style = match row.phase {
         Phase::Succeeded => GOOD,
         Phase::Failed => BAD,
         Phase::Pending => CAREFUL,
         Phase::Running => anstyle::Style::new(),
     };
-    styled(style, &telling.map_or_else(|| name.to_owned(), |reason| format!("{name} ({reason})")))
+    let style = if row.phase == Phase::Running && row.cause.is_some() { CAREFUL } else { style };
+    styled(style, &if bare { name.to_owned() } else { row.state() })
 }
 
 #[cfg(test)]
@@ -167,13 +174,13 @@ mod tests {
             text(Output::Table, false),
             "NAME     STATE                 WORKERS   RUNTIME   AGE\n\
              digits   Running               4/4       1m        2m\n\
-             pi       Failed (WorkerLost)   0/4       30s       2m\n"
+             pi       Failed (WorkerLost)   4         30s       2m\n"
         );
         assert_eq!(
             text(Output::Wide, true),
             "NAMESPACE   NAME     STATE     WORKERS   RUNTIME   AGE   REASON       MPI       SLOTS   CREATED                IMAGE\n\
              team        digits   Running   4/4       1m        2m    -            OpenMPI   2       2026-01-01T00:00:00Z   img\n\
-             team        pi       Failed    0/4       30s       2m    WorkerLost   OpenMPI   2       2026-01-01T00:00:00Z   img\n"
+             team        pi       Failed    4         30s       2m    WorkerLost   OpenMPI   2       2026-01-01T00:00:00Z   img\n"
         );
         assert_eq!(text(Output::Name, false), "mpijob/digits\nmpijob/pi\n");
     }

@@ -1,35 +1,96 @@
-//! Applies a verb to several jobs: selects them, and determines the exit code if only some succeed.
+//! Finds the jobs that a command line means, and determines the exit code if only some of them succeed.
 
-use jobs::Class;
 use jobs::list::{self, Selection};
-use kube::ResourceExt;
+use jobs::pick::{self, Pick};
+use jobs::view::Row;
+use jobs::{Class, Kind};
 
-use crate::arguments::Several;
+use crate::arguments::{Several, Target, read_words};
 use crate::connect::Connection;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// Returns the given names, or those of all jobs with the labels.
-pub async fn names(connection: &Connection, which: &Several) -> Result<Vec<String>, Failure> {
-    let Some(labels) = &which.selector else { return Ok(which.names.clone()) };
-    let selection = Selection {
-        kind: Some(which.kind.into()),
-        namespace: Some(connection.namespace.clone()),
-        labels: Some(labels.clone()),
-    };
-    let found = list::list(&connection.client, &selection).await?;
-    if found.is_empty() {
-        return Err(Failure::new(
-            Class::NotFound,
-            "NotFound",
-            format!("no job in namespace \"{}\" has the labels {labels}", connection.namespace),
-        )
-        .with_hint(format!(
-            "see the labels of all jobs: odh training list -n {} -o json",
-            connection.namespace
-        )));
+/// The hint about how to name a job.
+const NAME_A_JOB: &str = "for example: odh training describe pi, or odh training describe @latest";
+
+/// Returns the kind and name of the only job that is meant.
+pub async fn one(connection: &Connection, target: &Target) -> Result<(Kind, String), Failure> {
+    let (_, named) = read_words(&target.words);
+    match &named[..] {
+        [job] => Ok(job.resolve(&connection.client, &connection.namespace).await?),
+        [] => {
+            Err(Failure::usage(format!("\"{}\" is a kind; which job?", target.words.join(" ")), NAME_A_JOB))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|job| job.name.as_str()).collect();
+            Err(Failure::usage(format!("only one job is expected, not {}", names.join(" and ")), NAME_A_JOB))
+        }
     }
-    Ok(found.iter().map(ResourceExt::name_any).collect())
+}
+
+/// Returns the kinds and names of the given jobs, or of those that are selected.
+pub async fn many(
+    console: &Console,
+    connection: &Connection,
+    which: &Several,
+) -> Result<Vec<(Kind, String)>, Failure> {
+    let (kind, named) = read_words(&which.words);
+    match (named.is_empty(), which.is_selection()) {
+        (false, true) => Err(Failure::usage(
+            "jobs are given by name and by selection at once",
+            "omit the names, or -l, --all, --status and --older-than",
+        )),
+        (true, false) => Err(Failure::usage(
+            "no job is given",
+            "name jobs, or select some: -l LABELS, --status STATES, --older-than AGE, --all",
+        )),
+        (false, false) => {
+            let mut found = Vec::new();
+            for job in &named {
+                found.push(job.resolve(&connection.client, &connection.namespace).await?);
+            }
+            Ok(found)
+        }
+        (true, true) => selected(console, connection, kind, which).await,
+    }
+}
+
+async fn selected(
+    console: &Console,
+    connection: &Connection,
+    kind: Option<Kind>,
+    which: &Several,
+) -> Result<Vec<(Kind, String)>, Failure> {
+    let selection =
+        Selection { kind, namespace: Some(connection.namespace.clone()), labels: which.selector.clone() };
+    let rows = list::rows(&connection.client, &selection).await?;
+    check_states(&which.status, &rows)?;
+    let pick = Pick { states: which.status.clone(), until: which.older_than, ..Pick::default() };
+    let found = pick.from(rows, Row::clone, jiff::Timestamp::now());
+    if found.is_empty() {
+        let namespace = &connection.namespace;
+        let Some(labels) = &which.selector else {
+            console.note(&format!("no training jobs in namespace {namespace} match"));
+            return Ok(Vec::new());
+        };
+        let message = format!("no job in namespace \"{namespace}\" has the labels {labels}");
+        return Err(Failure::new(Class::NotFound, "NotFound", message)
+            .with_hint(format!("see the labels of all jobs: odh training list -n {namespace} -o json")));
+    }
+    Ok(found.into_iter().map(|row| (row.kind, row.name)).collect())
+}
+
+/// Refuses a word that is no state of any job: a typing error must not look like an empty result.
+pub fn check_states(states: &[String], rows: &[Row]) -> Result<(), Failure> {
+    let Some(unknown) = states.iter().find(|state| !pick::is_state(state, rows)) else { return Ok(()) };
+    let hint = match jobs::manifest::nearest(unknown, &pick::known_states()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => {
+            "use Pending, Running, Succeeded, Failed or Deleting, or a reason like Suspended or ImagePull"
+                .to_owned()
+        }
+    };
+    Err(Failure::usage(format!("\"{unknown}\" is not a state of a job"), hint))
 }
 
 /// The classes of a single job's failure, the worst first: unexpected errors, what an administrator must change, what
@@ -83,5 +144,15 @@ mod tests {
             assert_eq!(each.ending(0), 4);
         }
         assert_eq!(Each::default().ending(100), 100);
+    }
+
+    #[test]
+    fn a_word_that_is_no_state_is_refused() {
+        let states = |word: &str| check_states(&[word.to_owned()], &[]).map_err(|failure| failure.hints);
+        for known in ["failed", "Deleting", "suspended", "OutOfMemory", "stalled"] {
+            assert_eq!(states(known), Ok(()), "{known}");
+        }
+        assert_eq!(states("faild"), Err(vec!["did you mean Failed?".to_owned()]));
+        assert!(states("bogus").is_err());
     }
 }

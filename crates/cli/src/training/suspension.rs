@@ -18,11 +18,10 @@ pub async fn run(
     suspend: bool,
 ) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let kind = jobs::Kind::from(which.kind);
     let (client, namespace) = (&connection.client, &connection.namespace);
     let mut objects = Vec::new();
     let mut each = several::Each::default();
-    for name in several::names(&connection, which).await? {
+    for (kind, name) in several::many(console, &connection, which).await? {
         match jobs::suspension::set(client, kind, namespace, &name, suspend).await {
             Ok(SuspensionChange { object, changed }) => {
                 let became = match (suspend, changed) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use jobs::template::{self, Parameter, SHARED, Saving, Template, Using};
 
 use super::create::{Created, created};
+use super::several;
 use crate::arguments::{Global, Making, Output, TemplateUse, TemplateVerb};
 use crate::connect::{Connection, connect};
 use crate::console::Console;
@@ -18,11 +19,11 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
     let place = |shared: bool| if shared { SHARED } else { connection.namespace.as_str() };
     match verb {
         TemplateVerb::Save { target, template_name, description, parameters, shared, output } => {
-            let name = template_name.as_ref().unwrap_or(&target.name).clone();
+            let (kind, job_name) = several::one(&connection, target).await?;
+            let name = template_name.as_ref().unwrap_or(&job_name).clone();
             let parameters = parameters.as_deref().map(read_parameters).transpose()?;
             let saving = Saving { name, description: description.clone(), parameters };
-            let kind = target.kind.into();
-            let job = jobs::list::get(client, kind, &connection.namespace, &target.name).await?;
+            let job = jobs::list::get(client, kind, &connection.namespace, &job_name).await?;
             let kept = template::save(client, &job, place(*shared), &saving).await?;
             print(console, &[kept], *output, " saved")?;
         }
@@ -30,7 +31,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
             let found = template::templates(client, &[&connection.namespace, SHARED]).await?;
             if found.is_empty() && !output.shows_objects() {
                 console.note(
-                    "There are no templates. Save a job as a template: odh training templates save mpijob NAME",
+                    "There are no templates. Save a job as a template: odh training templates save NAME",
                 );
             } else {
                 list(console, &found, *output)?;

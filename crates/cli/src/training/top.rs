@@ -62,18 +62,15 @@ fn namespace<'a>(connection: &'a Connection, top: &Top) -> Option<&'a str> {
 /// Reads the current usage, sorted as requested.
 async fn seen(connection: &Connection, top: &Top) -> Result<Vec<JobUse>, Failure> {
     let namespace = namespace(connection, top);
-    let selection = Selection {
-        kind: top.kind.map(Into::into),
-        namespace: namespace.map(str::to_owned),
-        labels: top.selector.clone(),
-    };
+    let selection =
+        Selection { kind: top.kind(), namespace: namespace.map(str::to_owned), labels: top.selector.clone() };
     let (rows, pods) = tokio::join!(
         jobs::list::rows(&connection.client, &selection),
         usage::pods(&connection.client, namespace)
     );
-    let rows = rows?.into_iter().filter(|row| top.names.is_empty() || top.names.contains(&row.name));
+    let rows = rows?.into_iter().filter(|row| top.names().is_empty() || top.names().contains(&row.name));
     let mut jobs = usage::of_jobs(rows.collect(), &pods?);
-    if let Some(missing) = top.names.iter().find(|name| !jobs.iter().any(|job| job.row.name == **name)) {
+    if let Some(missing) = top.names().iter().find(|name| !jobs.iter().any(|job| job.row.name == **name)) {
         return Err(Failure::new(
             Class::NotFound,
             "NotFound",
@@ -98,7 +95,7 @@ fn sort(jobs: &mut [JobUse], by: TopSort) {
 /// The table of jobs, or of the pods of the named jobs.
 fn tables(jobs: &[JobUse], top: &Top) -> String {
     let now = Timestamp::now();
-    if top.names.is_empty() {
+    if top.names().is_empty() {
         let mut headings = vec!["NAME", "STATE", "WORKERS", "CPU", "MEMORY", "GPUS", "RUNTIME"];
         if top.all_namespaces {
             headings.insert(0, "NAMESPACE");

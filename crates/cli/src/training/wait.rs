@@ -3,15 +3,18 @@
 
 use std::time::Duration;
 
+use jobs::last_lines::MOST_LINES;
 use jobs::logs::{Choice, Item, Logs};
 use jobs::progress::{self, Outcome, Progress};
 use jobs::wait::Ended;
 use jobs::{Class, Error, Kind, view};
 use kube::Client;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use super::several;
 use crate::arguments::{Global, Output, Wait};
-use crate::connect::connect;
+use crate::connect::{Connection, connect};
 use crate::console::{Console, error_line};
 use crate::failure::Failure;
 use crate::interrupt::{self, Interruption};
@@ -41,25 +44,20 @@ pub struct Follow<'a> {
     pub interrupted_hint: &'a str,
 }
 
-/// `odh training wait mpijob NAME`
+/// `odh training wait JOB…`
 pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let name = &wait.target.name;
-    let kind = Kind::from(wait.target.kind);
+    let mut named = several::many(console, &connection, &wait.several).await?;
+    if named.len() > 1 {
+        return all(console, &connection, wait, named).await;
+    }
+    let Some((kind, name)) = named.pop() else { return Ok(0) };
     let hint = format!(
         "the job keeps running; wait again with: odh training wait {} {name} -n {}",
         kind.word(),
         connection.namespace
     );
-    let follow = Follow {
-        client: &connection.client,
-        kind,
-        namespace: &connection.namespace,
-        name,
-        logs: false,
-        timeout: wait.timeout,
-        interrupted_hint: &hint,
-    };
+    let follow = quietly(&connection, wait, (kind, &name), &hint);
     let ended = follow_to_end(console, &follow, &mut Interruption::listen()).await?;
     if wait.output.shows_objects()
         && let Some(object) = &ended.object
@@ -67,6 +65,69 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
         console.data(&object::text(&object::value(object), wait.output)?)?;
     }
     ending(console, &follow, &ended, wait.propagate_exit_code).await
+}
+
+/// Waits for a job without its output.
+fn quietly<'a>(
+    connection: &'a Connection,
+    wait: &Wait,
+    (kind, name): (Kind, &'a str),
+    interrupted_hint: &'a str,
+) -> Follow<'a> {
+    let (client, namespace) = (&connection.client, connection.namespace.as_str());
+    Follow { client, kind, namespace, name, logs: false, timeout: wait.timeout, interrupted_hint }
+}
+
+/// Waits for several jobs at once, or for the first of them; the worst end determines the exit code.
+async fn all(
+    console: &Console,
+    connection: &Connection,
+    wait: &Wait,
+    named: Vec<(Kind, String)>,
+) -> Result<u8, Failure> {
+    let mut interruption = Interruption::listen();
+    let hint = "the jobs keep running";
+    let mut waiting = JoinSet::new();
+    for (kind, name) in named {
+        let (client, namespace, timeout) =
+            (connection.client.clone(), connection.namespace.clone(), wait.timeout);
+        waiting.spawn(async move {
+            let ended = jobs::wait::wait(&client, kind, &namespace, &name, timeout, |_| {}).await;
+            (kind, name, ended)
+        });
+    }
+    let mut each = several::Each::default();
+    let mut objects = Vec::new();
+    loop {
+        let ended = tokio::select! {
+            ended = waiting.join_next() => ended,
+            () = interruption.came() => {
+                return Err(interrupt::failure("interrupted while waiting for several jobs", hint));
+            }
+        };
+        let Some(ended) = ended else { break };
+        let (kind, name, ended) = ended.map_err(|error| {
+            Failure::new(Class::Error, "Waiting", format!("waiting for a job ended: {error}"))
+        })?;
+        let follow = quietly(connection, wait, (kind, &name), hint);
+        let code = match ended {
+            Ok(ended) => {
+                objects.extend(ended.object.as_ref().map(object::value));
+                ending(console, &follow, &ended, wait.propagate_exit_code).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        if let Err(failure) = code {
+            each.failed(console, &failure);
+        }
+        if wait.any {
+            break;
+        }
+    }
+    if wait.output.shows_objects() && !objects.is_empty() {
+        console.data(&object::text(&object::together(objects, true), wait.output)?)?;
+    }
+    Ok(each.ending(0))
 }
 
 /// Shows progress, and output if requested, until the job has ended.
@@ -200,7 +261,7 @@ pub async fn ending(
             return Ok(0);
         }
         Outcome::Deleted => Error::Deleted { kind, name: name.to_owned() }.into(),
-        Outcome::Failed(failure) => failed(follow, ended, failure),
+        Outcome::Failed(failure) => failed(follow, ended, failure).await,
     };
     if propagate {
         let pods = jobs::wait::launcher_exit_code(follow.client, follow.kind, follow.namespace, name)
@@ -222,7 +283,8 @@ fn ran_for(ended: &Ended) -> String {
     runtime.map_or_else(String::new, |runtime| format!(" after {}", view::duration(runtime)))
 }
 
-fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure {
+/// The failure of a job: its message, and the last lines of what failed unless they were shown anyway.
+async fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure {
     let (kind, name) = (follow.kind, follow.name);
     let word = kind.word();
     let said = if failure.message.is_empty() { &failure.reason } else { &failure.message };
@@ -233,7 +295,18 @@ fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure
         (None, None) => String::new(),
     };
     let message = format!("{word}/{name} failed{}: {said}{place}", ran_for(ended));
-    let mut shown = Failure::new(Class::JobFailed, &failure.reason, message);
+    let class = ended.class().unwrap_or(Class::JobFailed);
+    let message = match class {
+        Class::Cancelled => format!("{word}/{name} was cancelled{}", ran_for(ended)),
+        _ => message,
+    };
+    let mut shown = Failure::new(class, &failure.reason, message);
     shown.hints.extend(failure.suggestion.clone());
+    if let Some(object) = ended.object.as_ref().filter(|_| !follow.logs) {
+        let pods =
+            jobs::describe::pods(follow.client, kind, follow.namespace, name).await.unwrap_or_default();
+        let lines = jobs::last_lines::last_lines(follow.client, object, &pods, MOST_LINES).await;
+        shown.excerpt = (!lines.is_empty()).then(|| lines.join("\n").into());
+    }
     shown.with_hint(format!("for details: odh training describe {word} {name} -n {}", follow.namespace))
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobs::Error;
 use jobs::list::Selection;
 use jobs::live::{Change, Key, live};
 use jobs::pick::Pick;
 use jobs::progress::{self, Outcome};
 use jobs::view::{self, Row};
+use jobs::{Error, Kind};
 use kube::api::DynamicObject;
 
 use super::rows::{Columns, none, of_several_kinds, printed, rows_cells, state};
@@ -85,9 +85,13 @@ pub async fn many(
 }
 
 /// `get NAME --watch`; ends when the job has ended.
-pub async fn one(console: &Console, connection: &Connection, get: &Get) -> Result<u8, Failure> {
-    let name = &get.target.name;
-    let mut watch = progress::watch(&connection.client, get.target.kind.into(), &connection.namespace, name);
+pub async fn one(
+    console: &Console,
+    connection: &Connection,
+    get: &Get,
+    (kind, name): (Kind, String),
+) -> Result<u8, Failure> {
+    let mut watch = progress::watch(&connection.client, kind, &connection.namespace, &name);
     let mut lines = Lines::new(get.output, false);
     let mut screen = Screen::default();
     let mut tick = tokio::time::interval(TICK);
@@ -112,7 +116,7 @@ pub async fn one(console: &Console, connection: &Connection, get: &Get) -> Resul
         }
         match ended {
             Some(Outcome::Deleted) => {
-                return Err(Error::Deleted { kind: get.target.kind.into(), name: name.clone() }.into());
+                return Err(Error::Deleted { kind, name }.into());
             }
             Some(_) => return Ok(0),
             None => {}

@@ -19,19 +19,29 @@ fn alive(pid: i64) -> bool {
 #[test]
 fn up_twice_down_twice_and_nothing_is_left() {
     let home = Home::new();
-    home.run("local up").ends(0).prints("is up in").prints("export KUBECONFIG=");
+    let up = home.run("local up").ends(0).prints("is up in").prints("export KUBECONFIG=");
+    let address = |text: &str| text.lines().last().unwrap_or_default().trim().to_owned();
+    assert!(address(&up.out).contains("/signin?ticket="), "{}", up.out);
     let pid = pid_of(&home);
     home.run("local up").ends(0).prints("already up");
+    let printed = home.run("local dashboard --print").ends(0);
+    let service =
+        home.run("local status -o json").ends(0).json()["service"]["url"].as_str().unwrap().to_owned();
+    assert!(address(&printed.out).starts_with(&format!("{service}/signin?ticket=")), "{}", printed.out);
+    assert_ne!(address(&printed.out), address(&up.out), "each address works once");
     assert_eq!(pid_of(&home), pid);
     home.run("local up --nodes 3").ends(0).says("the options that it was started with");
     let kubeconfig = home.run("local kubeconfig").ends(0);
     assert!(kubeconfig.out.contains("certificate-authority-data"));
+    assert!(kubeconfig.out.contains("name: training.opendatahub.io/service"), "{}", kubeconfig.out);
+    assert!(kubeconfig.out.contains(&service), "the service's clients find it: {}", kubeconfig.out);
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(home.state()), 0o700);
     assert_eq!(mode(home.state().join("kubeconfig")), 0o600);
     home.run("local down").ends(0).prints("is down");
     assert!(!alive(pid));
+    home.run("local dashboard").ends(3).says("not up");
     home.run("local down --purge").ends(0).prints("not up");
     assert!(!home.state().exists());
 }
@@ -109,7 +119,7 @@ fn jobs_are_created_found_and_deleted() {
     assert_eq!(home.run("training get mpijob hello -o json").ends(0).json()["kind"], "MPIJob");
     home.run("training list").ends(0).prints("NAME").prints("hello");
     home.run("training list -A -o wide").ends(0).prints("NAMESPACE").prints("OpenMPI");
-    home.run("training list -l a=b").ends(0).says("No training jobs");
+    home.run("training list -l a=b").ends(0).says("No matching training jobs");
     home.run("training describe mpijob hello").ends(0).prints("hello-worker-1").prints("MPIJobCreated");
     assert_eq!(home.run("training describe mpijob hello -o json").ends(0).json()["kind"], "List");
     home.run("training create mpijob x --image i -n nowhere -- a")

@@ -259,5 +259,23 @@ fn normal(text: &str, home: &Home) -> String {
     });
     let place = home.path().display().to_string();
     let text = text.replace(&place, "HOME");
-    VARYING.iter().fold(text, |text, (pattern, name)| pattern.replace_all(&text, *name).into_owned())
+    unwrapped(
+        &VARYING.iter().fold(text, |text, (pattern, name)| pattern.replace_all(&text, *name).into_owned()),
+    )
+}
+
+/// Joins the lines of a text that goes on below its column: where it is wrapped depends on the widths of the others.
+fn unwrapped(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        let below = line.strip_prefix(&" ".repeat(30)).map(str::trim_start).filter(|rest| !rest.is_empty());
+        match (below, lines.last_mut()) {
+            (Some(rest), Some(last)) if last.contains("   ") => {
+                last.push(' ');
+                last.push_str(rest);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use jobs::usage::PodUse;
-use jobs::{Class, view};
+use jobs::Class;
+use jobs::usage::{JobUse, PodUse};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
@@ -88,16 +88,17 @@ fn headline(view: &View) -> Line<'_> {
 }
 
 fn draw_jobs(frame: &mut Frame, view: &View, area: Rect) {
+    // One namespace needs no column, and what is short needs no more than it has.
+    let first = view.jobs.first().map(|job| &job.row.namespace);
+    let several = view.jobs.iter().any(|job| Some(&job.row.namespace) != first);
+    let longest = |text: fn(&JobUse) -> usize, heading: &str| {
+        u16::try_from(view.jobs.iter().map(text).max().unwrap_or(0).max(heading.len())).unwrap_or(u16::MAX)
+    };
+    let namespaces = if several { longest(|job| job.row.namespace.len(), "NAMESPACE").min(20) } else { 0 };
+    let states = longest(|job| job.row.state().len(), "STATE");
     let rows = view.jobs.iter().map(|job| {
         let row = &job.row;
-        let state = match row
-            .phase_reason
-            .as_deref()
-            .filter(|_| !matches!(row.phase, api::Phase::Running | api::Phase::Succeeded))
-        {
-            Some(reason) => format!("{} ({reason})", view::phase_name(row.phase)),
-            None => view::phase_name(row.phase).to_owned(),
-        };
+        let state = row.state();
         let color = match row.phase {
             api::Phase::Succeeded => Color::Green,
             api::Phase::Failed => Color::Red,
@@ -105,7 +106,7 @@ fn draw_jobs(frame: &mut Frame, view: &View, area: Rect) {
             api::Phase::Running => Color::Reset,
         };
         Row::new([
-            Cell::new(row.namespace.clone()),
+            Cell::new(if several { row.namespace.clone() } else { String::new() }),
             Cell::new(row.name.clone()),
             Cell::new(state).style(Style::new().fg(color)),
             Cell::new(format!("{}/{}", row.workers.running, row.workers.of)),
@@ -116,16 +117,25 @@ fn draw_jobs(frame: &mut Frame, view: &View, area: Rect) {
         ])
     });
     let widths = [
-        Constraint::Max(20),
-        Constraint::Fill(2),
-        Constraint::Fill(2),
+        Constraint::Length(namespaces),
+        Constraint::Fill(1),
+        Constraint::Length(states),
         Constraint::Length(8),
         Constraint::Length(8),
         Constraint::Length(8),
         Constraint::Length(5),
         Constraint::Length(8),
     ];
-    let header = Row::new(["NAMESPACE", "NAME", "STATE", "WORKERS", "CPU", "MEMORY", "GPUS", "RUNTIME"]);
+    let header = Row::new([
+        if several { "NAMESPACE" } else { "" },
+        "NAME",
+        "STATE",
+        "WORKERS",
+        "CPU",
+        "MEMORY",
+        "GPUS",
+        "RUNTIME",
+    ]);
     let table = Table::new(rows, widths)
         .header(header.style(Style::new().add_modifier(Modifier::DIM)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))

@@ -1,0 +1,37 @@
+//! Hands what the operator's webhook sees to the training service of the same process.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use operator::webhook::{Admission, Sink};
+use service::{Service, contract};
+
+/// The service, once it runs.
+#[derive(Default)]
+pub struct Audit(OnceLock<Arc<Service>>);
+
+impl Audit {
+    /// Records in this service from now on.
+    pub fn begin(&self, service: &Arc<Service>) {
+        let _ = self.0.set(service.clone());
+    }
+}
+
+impl Sink for Audit {
+    fn record(
+        &self,
+        admissions: Vec<Admission>,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send + '_>> {
+        Box::pin(async move {
+            let service = self.0.get().ok_or("the training service does not run yet")?;
+            let admissions = admissions.into_iter().map(message).collect();
+            service::record_admissions(service, admissions).await.map_err(|problem| problem.to_string())
+        })
+    }
+}
+
+fn message(admission: Admission) -> contract::Admission {
+    let Admission { review, at, user, groups, verb, resource, namespace, name, request, status, reason } =
+        admission;
+    contract::Admission { review, at, user, groups, verb, resource, namespace, name, request, status, reason }
+}

@@ -1,0 +1,89 @@
+//! The options with which the local cluster was started last, so that it comes back as it was.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::home::Home;
+use super::state::write_private;
+use crate::arguments::{ClusterOptions, Mode};
+use crate::failure::Failure;
+
+/// What is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    images: Vec<(String, PathBuf)>,
+    nodes: u32,
+    gpus: u32,
+    mode: Mode,
+}
+
+impl Remembered {
+    fn of(options: &ClusterOptions) -> Remembered {
+        let ClusterOptions { images, nodes, gpus, mode, .. } = options.clone();
+        Remembered { images, nodes, gpus, mode }
+    }
+
+    /// What is started without any of these options.
+    fn plain() -> Remembered {
+        Remembered { images: Vec::new(), nodes: 1, gpus: 0, mode: Mode::Auto }
+    }
+
+    /// The options as one would type them.
+    fn typed(&self) -> String {
+        let mut words: Vec<String> = self
+            .images
+            .iter()
+            .map(|(name, directory)| format!("--image {name}={}", directory.display()))
+            .collect();
+        words.extend((self.nodes != 1).then(|| format!("--nodes {}", self.nodes)));
+        words.extend((self.gpus != 0).then(|| format!("--gpus {}", self.gpus)));
+        words.extend((self.mode != Mode::Auto).then(|| format!("--mode {:?}", self.mode).to_lowercase()));
+        words.join(" ")
+    }
+}
+
+/// Completes options of which none was given by those of the last start; also returns these as one would type them.
+/// A directory that no longer exists is left out.
+pub fn complete(home: &Home, options: &ClusterOptions) -> (ClusterOptions, Option<String>) {
+    let given = Remembered::of(options);
+    let last = std::fs::read(home.options()).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let Some(mut last): Option<Remembered> = last.filter(|_| given == Remembered::plain()) else {
+        return (options.clone(), None);
+    };
+    last.images.retain(|(_, directory)| directory.is_dir());
+    if last == given {
+        return (options.clone(), None);
+    }
+    let typed = last.typed();
+    let Remembered { images, nodes, gpus, mode } = last;
+    (ClusterOptions { images, nodes, gpus, mode, ..options.clone() }, Some(typed))
+}
+
+/// Remembers the options of a start.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn remember(home: &Home, options: &ClusterOptions) -> Result<(), Failure> {
+    let text = serde_json::to_vec_pretty(&Remembered::of(options)).unwrap_or_default();
+    write_private(&home.options(), &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_typed_as_they_were_given() {
+        let remembered = Remembered {
+            images: vec![("train:1".to_owned(), PathBuf::from("/venv"))],
+            nodes: 4,
+            gpus: 8,
+            mode: Mode::Rootless,
+        };
+        assert_eq!(remembered.typed(), "--image train:1=/venv --nodes 4 --gpus 8 --mode rootless");
+        assert_eq!(Remembered::plain().typed(), "");
+        let text = serde_json::to_string(&remembered).unwrap();
+        assert_eq!(serde_json::from_str::<Remembered>(&text).unwrap(), remembered);
+    }
+}

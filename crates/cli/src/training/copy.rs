@@ -1,0 +1,297 @@
+//! `cp`: files and folders between this machine and a pod, as a tar archive through `exec`.
+//!
+//! An archive from a pod is not trusted: only files and folders are unpacked, and nothing outside of the destination.
+
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+use jobs::Class;
+use jobs::exec::Choice;
+use kube::api::AttachedProcess;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use super::exec::ending;
+use super::several;
+use crate::arguments::{CopyFiles, Global, Target};
+use crate::connect::{Connection, connect};
+use crate::console::Console;
+use crate::failure::Failure;
+
+/// The most that is shown of what `tar` in the pod complains about, in bytes.
+const MAX_COMPLAINT_BYTES: u64 = 4096;
+
+/// The size of a chunk, in bytes, and the number of chunks that wait to be written or sent.
+const CHUNK_BYTES: usize = 64 * 1024;
+const WAITING_CHUNKS: usize = 8;
+
+/// A path in a pod of a job.
+struct Remote<'a> {
+    job: &'a str,
+    path: &'a str,
+}
+
+/// `odh training cp FROM TO`
+pub async fn run(console: &Console, global: &Global, asked: &CopyFiles) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    match (remote(&asked.from), remote(&asked.to)) {
+        (Some(from), None) => download(&connection, asked, &from, Path::new(&asked.to)).await?,
+        (None, Some(to)) => upload(&connection, asked, Path::new(&asked.from), &to).await?,
+        _ => {
+            return Err(Failure::usage(
+                "exactly one of the two paths is in a pod",
+                "write it as JOB:PATH, for example: odh training cp pi:/output/model.npz .",
+            ));
+        }
+    }
+    console.data(&format!("{} -> {}\n", asked.from, asked.to))?;
+    Ok(0)
+}
+
+/// `JOB:PATH`; a path of this machine with a colon begins with `./` or `/`.
+fn remote(text: &str) -> Option<Remote<'_>> {
+    let (job, path) = text.split_once(':')?;
+    let is_job = !job.is_empty() && !job.starts_with(['.', '/']) && !path.is_empty();
+    is_job.then_some(Remote { job, path })
+}
+
+async fn start(
+    connection: &Connection,
+    asked: &CopyFiles,
+    job: &str,
+    stdin: bool,
+    command: &[&str],
+) -> Result<AttachedProcess, Failure> {
+    let target = Target { words: vec![job.to_owned()] };
+    let (kind, name) = several::one(connection, &target).await?;
+    let choice =
+        Choice { worker: asked.worker.map(i32::from), container: asked.container.clone(), stdin, tty: false };
+    let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    Ok(jobs::exec::exec(client, kind, namespace, &name, &choice, &command).await?)
+}
+
+/// Waits for the end of `tar`; what it complained about is its failure.
+async fn finished(mut process: AttachedProcess) -> Result<(), Failure> {
+    let status = process.take_status();
+    let mut complaint = String::new();
+    if let Some(stderr) = process.stderr() {
+        // What cannot be read is missing from the message, and nothing else.
+        let _ = stderr.take(MAX_COMPLAINT_BYTES).read_to_string(&mut complaint).await;
+    }
+    let status = match status {
+        Some(status) => status.await,
+        None => None,
+    };
+    match ending(status)? {
+        0 => Ok(()),
+        code => {
+            let said = complaint.lines().next().unwrap_or("it says nothing").to_owned();
+            Err(Failure::new(Class::Error, "Copy", format!("tar in the pod ended with {code}: {said}")))
+        }
+    }
+}
+
+async fn download(
+    connection: &Connection,
+    asked: &CopyFiles,
+    from: &Remote<'_>,
+    to: &Path,
+) -> Result<(), Failure> {
+    let (folder, name) = parts(from.path);
+    let command = ["tar", "cf", "-", "-C", folder, "--", name];
+    let mut process = start(connection, asked, from.job, false, &command).await?;
+    let Some(mut stdout) = process.stdout() else { return finished(process).await };
+    let into = if to.is_dir() { to.join(name) } else { to.to_owned() };
+    let (sender, chunks) = mpsc::channel(WAITING_CHUNKS);
+    let unpacking =
+        tokio::task::spawn_blocking(move || unpack(FromPod { chunks, left: io::Cursor::default() }, &into));
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while let Ok(count @ 1..) = stdout.read(&mut chunk).await {
+        if sender.send(chunk[..count].to_vec()).await.is_err() {
+            break;
+        }
+    }
+    drop(sender);
+    let count = unpacking.await.map_err(io::Error::other).and_then(|unpacked| unpacked);
+    finished(process).await?;
+    match count {
+        Ok(0) => Err(Failure::new(Class::NotFound, "NotFound", format!("{} is empty", from.path))),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(Failure::new(Class::Error, "Copy", format!("cannot write {}: {error}", to.display())))
+        }
+    }
+}
+
+/// What a pod sends, for a thread that reads it.
+struct FromPod {
+    chunks: mpsc::Receiver<Vec<u8>>,
+    left: io::Cursor<Vec<u8>>,
+}
+
+impl Read for FromPod {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = Read::read(&mut self.left, buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            match self.chunks.blocking_recv() {
+                Some(chunk) => self.left = io::Cursor::new(chunk),
+                None => return Ok(0),
+            }
+        }
+    }
+}
+
+/// What a thread writes for a pod.
+struct ToPod(mpsc::Sender<Vec<u8>>);
+
+impl Write for ToPod {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.0.blocking_send(bytes.to_vec());
+        sent.map(|()| bytes.len()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The folder of a path, and its name in there.
+fn parts(path: &str) -> (&str, &str) {
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some((folder, name)) => (folder, name),
+        None => (".", path.trim_end_matches('/')),
+    }
+}
+
+/// Unpacks an archive whose files are all below one name, which becomes `into`; returns the number of files and folders.
+fn unpack(stream: impl Read, into: &Path) -> io::Result<usize> {
+    let mut archive = tar::Archive::new(stream);
+    let mut count = 0;
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let kind = entry.header().entry_type();
+        let inner: PathBuf = path.components().filter(|part| *part != Component::CurDir).skip(1).collect();
+        if inner.components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(io::Error::other(format!("the archive holds {}", path.display())));
+        }
+        let place = if inner.as_os_str().is_empty() { into.to_owned() } else { into.join(&inner) };
+        if kind.is_dir() {
+            std::fs::create_dir_all(&place)?;
+        } else if kind.is_file() {
+            if let Some(folder) = place.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            entry.unpack(&place)?;
+        } else {
+            continue;
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+async fn upload(
+    connection: &Connection,
+    asked: &CopyFiles,
+    from: &Path,
+    to: &Remote<'_>,
+) -> Result<(), Failure> {
+    if !from.exists() {
+        let message = format!("file not found: {}", from.display());
+        return Err(Failure::new(Class::NotFound, "FileNotFound", message));
+    }
+    let own =
+        from.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let is_folder = start(connection, asked, to.job, false, &["test", "-d", to.path]).await?;
+    let (folder, name) = match (finished(is_folder).await, own) {
+        (Ok(()), Some(own)) => (to.path, own),
+        _ => {
+            let (folder, name) = parts(to.path);
+            (folder, name.to_owned())
+        }
+    };
+    let mut process = start(connection, asked, to.job, true, &["tar", "xf", "-", "-C", folder]).await?;
+    let Some(mut stdin) = process.stdin() else { return finished(process).await };
+    let from = from.to_owned();
+    let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);
+    let packing = tokio::task::spawn_blocking(move || pack(&from, &name, ToPod(sender)).map(drop));
+    while let Some(chunk) = chunks.recv().await {
+        if stdin.write_all(&chunk).await.is_err() {
+            break;
+        }
+    }
+    drop(chunks);
+    // Signals the end of the archive.
+    let _ = stdin.shutdown().await;
+    drop(stdin);
+    let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
+    // If `tar` in the pod has failed, it knows better why.
+    finished(process).await?;
+    packed.map_err(|error| Failure::new(Class::Error, "Copy", format!("cannot read {}: {error}", asked.from)))
+}
+
+/// Packs a file or a folder under a name; returns the stream.
+fn pack<W: Write>(from: &Path, name: &str, stream: W) -> io::Result<W> {
+    let mut archive = tar::Builder::new(stream);
+    archive.follow_symlinks(true);
+    match from.is_dir() {
+        true => archive.append_dir_all(name, from)?,
+        false => archive.append_path_with_name(from, name)?,
+    }
+    archive.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_in_pods_are_told_from_paths_here() {
+        let parsed = |text: &str| remote(text).map(|it| (it.job.to_owned(), it.path.to_owned()));
+        let of = |job: &str, path: &str| Some((job.to_owned(), path.to_owned()));
+        assert_eq!(parsed("pi:/output"), of("pi", "/output"));
+        assert_eq!(parsed("mpijob/pi:a/b"), of("mpijob/pi", "a/b"));
+        assert_eq!(parsed("@latest:/a:b"), of("@latest", "/a:b"));
+        for local in ["model.npz", "./a:b", "/tmp/a:b", ":x", "pi:"] {
+            assert_eq!(parsed(local), None, "{local}");
+        }
+        assert_eq!(parts("/output/"), ("/", "output"));
+        assert_eq!(parts("/a/b/c"), ("/a/b", "c"));
+        assert_eq!(parts("c"), (".", "c"));
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_under_its_new_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, copy) = (folder.path().join("results"), folder.path().join("copy"));
+        std::fs::create_dir_all(source.join("deep")).unwrap();
+        std::fs::write(source.join("deep/a"), "hello").unwrap();
+        let bytes = pack(&source, "results", Vec::new()).unwrap();
+        assert_eq!(unpack(&bytes[..], &copy).unwrap(), 3);
+        assert_eq!(std::fs::read_to_string(copy.join("deep/a")).unwrap(), "hello");
+        let bytes = pack(&source.join("deep/a"), "b", Vec::new()).unwrap();
+        unpack(&bytes[..], &folder.path().join("c")).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("c")).unwrap(), "hello");
+    }
+
+    #[test]
+    fn an_archive_writes_nothing_outside_of_its_destination() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        let name = b"x/../../outside";
+        header.as_old_mut().name[..name.len()].copy_from_slice(name);
+        header.set_cksum();
+        archive.append(&header, &b"!"[..]).unwrap();
+        let bytes = archive.into_inner().unwrap();
+        assert!(unpack(&bytes[..], &folder.path().join("inner")).is_err());
+        assert!(!folder.path().join("outside").exists());
+    }
+}
