@@ -1,0 +1,477 @@
+"""A job: its status, its output, waiting for it, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+from .._durations import seconds
+from .._errors import (
+    ConflictError,
+    JobCancelledError,
+    JobFailedError,
+    NotFoundError,
+    TrainingTimeoutError,
+    WaitInterrupted,
+)
+from .._lazy import Module
+from . import runtime
+from .transport import DeadlinePassed
+
+if TYPE_CHECKING:
+    from .. import _models as models
+    from .. import _status as statuses
+    from .._status import JobDetails, JobStatus, LogLine, Metrics
+    from .client import AsyncMPIJobClient
+else:
+    models, statuses = Module("_models"), Module("_status")
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class AsyncMPIJob:
+    """A job of the cluster: an MPIJob, or a TrainJob, PyTorchJob or TFJob."""
+
+    def __init__(self, client: AsyncMPIJobClient, status: JobStatus) -> None:
+        self._client = client
+        self._status = status
+        self.warnings: list[str] = []
+        """What to improve, one sentence each, if the job was created by this object's client."""
+        self.waits: list[models.Finding] = []
+        """What the job waited for when it was created."""
+
+    @classmethod
+    async def from_yaml(
+        cls, client: AsyncMPIJobClient, source: str | Path, *, namespace: str | None = None
+    ) -> AsyncMPIJob:
+        """Creates a job from a manifest or a file with one, as `client.from_yaml` does."""
+        return await client.from_yaml(source, namespace=namespace)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.namespace}/{self.name}: {self._status.summary}>"
+
+    def _repr_html_(self) -> str:
+        from .._html import job_table
+
+        return job_table([self._status])
+
+    @property
+    def status(self) -> JobStatus:
+        """The status when it was last asked for; `refresh()` asks again."""
+        return self._status
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._status.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self._status.namespace
+
+    @property
+    def kind(self) -> str:
+        """The kind: `MPIJob`, `TrainJob`, `PyTorchJob` or `TFJob`."""
+        return self._status.kind
+
+    @property
+    def uid(self) -> str:
+        """The Kubernetes UID."""
+        return self._status.uid
+
+    def take(self, status: JobStatus) -> None:
+        """Takes a status that was read elsewhere, such as in a watch of many jobs."""
+        self._status = status
+
+    @property
+    def path(self) -> dict[str, str]:
+        """The job's place in the API."""
+        return {"namespace": self.namespace, "kind": self.kind.lower(), "name": self.name}
+
+    async def refresh(self) -> JobStatus:
+        """Asks for the status."""
+        return (await self.details()).row_status
+
+    async def details(self) -> JobDetails:
+        """Asks for everything that is known: conditions, pods, why it failed, the manifest."""
+        answer = await self._client.transport.call(models.GET_JOB, self.path)
+        found = statuses.JobDetails.model_validate(answer)
+        self._status = found.row_status
+        return found
+
+    # Waiting
+
+    async def watch(self, timeout: float | timedelta | None = None) -> AsyncGenerator[JobStatus, None]:
+        """Yields the status at once, and again whenever it changes, until the job has ended.
+
+        Raises `TrainingTimeoutError` after `timeout` seconds, and `JobCancelledError` if the job is deleted.
+        """
+        from .._resume import Board
+
+        limit = seconds(timeout)
+        deadline = None if limit is None else monotonic() + limit
+        board = Board()
+        query = {"namespace": self.namespace, "kind": self.kind.lower(), "q": self.name}
+        events = self._client.transport.stream(
+            models.WATCH_JOBS, {}, lambda: {**query, "lastEventId": board.id or None}, deadline
+        )
+        try:
+            async with aclosing(events):
+                async for batch in events:
+                    for change in [change for event in batch for change in board.take(event)]:
+                        if change.status.key != self._status.key:
+                            continue
+                        if change.type == "deleted" or (self.uid and change.status.uid != self.uid):
+                            raise self._cancelled()
+                        self._status = change.status
+                        yield change.status
+                        if change.status.has_ended:
+                            return
+                    if board.is_complete and not board.has(self._status.key):
+                        # Another replica of the service may know of the job before this one does.
+                        status = await self._refresh_or_cancelled()
+                        if status.has_ended:
+                            yield status
+                            return
+        except DeadlinePassed:
+            raise self._timed_out(limit or 0) from None
+
+    async def _refresh_or_cancelled(self) -> JobStatus:
+        before = self.uid
+        try:
+            status = await self.refresh()
+        except NotFoundError:
+            raise self._cancelled() from None
+        if before and status.uid != before:
+            raise self._cancelled()
+        return status
+
+    async def monitor(
+        self,
+        callback: Callable[[JobStatus], runtime.MaybeAwaitable],
+        timeout: float | timedelta | None = None,
+    ) -> JobStatus:
+        """Calls `callback` with the status at once and whenever it changes; returns the last one when the job has ended.
+
+        A failure of the job is a status here, not an error.
+        """
+        with self._interruptible("monitor(callback)"):
+            async with aclosing(self.watch(timeout)) as seen:
+                async for status in seen:
+                    await runtime.settled(callback(status))
+        return self._status
+
+    async def wait_for_completion(
+        self, timeout: float | timedelta | None = None, *, raise_on_failure: bool = True
+    ) -> JobStatus:
+        """Waits until the job has ended.
+
+        Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is deleted, and
+        `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
+        """
+        with self._interruptible("wait_for_completion()"):
+            async with aclosing(self.watch(timeout)) as seen:
+                async for _ in seen:
+                    pass
+        if raise_on_failure and not self._status.has_succeeded:
+            raise await self.failure()
+        return self._status
+
+    async def wait_until(
+        self,
+        phase: Literal["Pending", "Running", "Succeeded", "Failed"],
+        timeout: float | timedelta | None = None,
+    ) -> JobStatus:
+        """Waits until the job is in a phase, or has passed it.
+
+        Raises `JobFailedError` if the job fails before.
+        """
+        order = {"Pending": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
+        with self._interruptible(f"wait_until({phase!r})"):
+            async with aclosing(self.watch(timeout)) as seen:
+                async for status in seen:
+                    reached = order.get(status.phase, 0)
+                    if status.phase == phase or (status.phase == "Succeeded" and reached > order[phase]):
+                        return status
+        if self._status.phase == phase:
+            return self._status
+        if self._status.has_succeeded:
+            raise ConflictError(f"{self.kind} {self.namespace}/{self.name} has succeeded, it cannot be {phase}")
+        raise await self.failure()
+
+    async def failure(self) -> JobFailedError:
+        """The error that says why the job failed."""
+        try:
+            found = (await self.details()).failure
+        except NotFoundError:
+            found = None
+        cause = (found.cause if found else "") or self._status.cause or self._status.phase_reason
+        message = f"{self.kind} {self.namespace}/{self.name} failed"
+        message += f": {cause}" if cause else ""
+        message += f": {found.message}" if found and found.message else ""
+        return JobFailedError(message, job=self._status, failure=found)
+
+    def _come_back(self, call: str) -> str:
+        kind = "" if self.kind == "MPIJob" else f", kind={self.kind.lower()!r}"
+        return f"client.get({self.name!r}, namespace={self.namespace!r}{kind}).{call}"
+
+    def _timed_out(self, limit: float) -> TrainingTimeoutError:
+        return TrainingTimeoutError(
+            f"{self.kind} {self.namespace}/{self.name} has not ended within {limit:g} s: {self._status.summary}",
+            reason=self._status.phase_reason or self._status.phase,
+            hint=f"the job goes on; come back to it with {self._come_back('wait_for_completion()')}",
+        )
+
+    def _cancelled(self) -> JobCancelledError:
+        return JobCancelledError(
+            f"{self.kind} {self.namespace}/{self.name} was deleted before it ended", reason="Deleted"
+        )
+
+    @contextmanager
+    def _interruptible(self, call: str) -> Iterator[None]:
+        try:
+            yield
+        except WaitInterrupted:
+            raise
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"{self.kind} {self.namespace}/{self.name} goes on. Come back to it with {self._come_back(call)}, "
+                f"or end it with {self._come_back('delete()')}"
+            ) from None
+
+    # Output
+
+    async def logs(
+        self,
+        *,
+        follow: bool = False,
+        worker: int | Sequence[int] | None = None,
+        rank: int | Sequence[int] | None = None,
+        all: bool = False,
+        since: float | str | timedelta | None = None,
+        tail: int | None = None,
+        grep: str | None = None,
+        exclude: str | None = None,
+        context: int | None = None,
+        level: Level | None = None,
+        container: str | None = None,
+        previous: bool = False,
+        fold: bool = False,
+        on_note: Callable[[str], runtime.MaybeAwaitable] | None = None,
+    ) -> AsyncGenerator[LogLine, None]:
+        """Yields lines of output: the Launcher's, which has that of every rank, or those of Workers, or of `all` pods.
+
+        With `follow`, it waits for further lines until the job has ended, and continues after breaks of the connection. `rank`
+        selects ranks if the MPI launcher tags lines. `since` is a number of seconds or an age such as `"10m"`. `grep` and `exclude`
+        are regular expressions. `on_note` is called with what is waited for.
+        """
+        from .._resume import LogPosition
+
+        choice = {
+            "follow": follow or None,
+            "worker": _several(worker),
+            "rank": _several(rank),
+            "all": all or None,
+            "sinceSeconds": None if since is None else int(seconds(since) or 0),
+            "tail": tail,
+            "grep": grep,
+            "exclude": exclude,
+            "context": context,
+            "level": level,
+            "container": container,
+            "previous": previous or None,
+            "fold": fold or None,
+        }
+        position = LogPosition(choice)
+        batches = self._client.transport.stream(
+            models.READ_LOGS, self.path, position.query, on_date=position.server_time
+        )
+        with self._interruptible("logs(follow=True)"):
+            async with aclosing(batches):
+                async for batch in batches:
+                    if on_note:
+                        for item in batch:
+                            if item.get("type") != "line":
+                                await runtime.settled(on_note(item.get("text", "")))
+                    for line in position.lines(batch):
+                        yield line
+
+    async def get_logs(
+        self,
+        *,
+        worker: int | Sequence[int] | None = None,
+        rank: int | Sequence[int] | None = None,
+        launcher: bool = False,
+        all: bool = False,
+        tail: int | None = None,
+        grep: str | None = None,
+        since: float | str | timedelta | None = None,
+    ) -> str:
+        """The output so far as one text: of the Launcher, or of Workers, ranks or `all` pods."""
+        if launcher and (worker is not None or all):
+            raise TypeError("launcher=True is the Launcher's output alone; use all=True for that of every pod")
+        lines = [line async for line in self.logs(worker=worker, rank=rank, all=all, tail=tail, grep=grep, since=since)]
+        return "\n".join(lines)
+
+    async def outputs(self) -> dict[str, str]:
+        """What the job has put out for later jobs: its lines `odh-output NAME=VALUE`, the last of a name."""
+        found: dict[str, str] = {}
+        async for line in self.logs(grep=r"^(\[[0-9,]+\]<stdout>:)?\s*odh-output \w+="):
+            name, _, value = line.partition("odh-output ")[2].partition("=")
+            found[name] = value.strip()
+        return found
+
+    async def save(self, folder: str | Path) -> list[Path]:
+        """Writes what is worth keeping of the job into a folder: manifest, status, events and the output of every pod."""
+        target = Path(folder)
+        details = await self.details()
+        events = await self.events()
+        texts = {
+            "job.yaml": details.manifest,
+            "status.json": details.model_dump_json(by_alias=True, indent=2, exclude={"manifest"}),
+            "events.txt": "".join(f"{e.at} {e.type} {e.reason} {e.object}: {e.message}\n" for e in events),
+        }
+        try:
+            pods = await self._output()
+        except NotFoundError:
+            # A Worker of an ended job went while it was read. Now it is known to be gone, and the others are read.
+            pods = await self._output()
+        texts |= {f"{pod}.log": "\n".join(lines) + "\n" for pod, lines in pods.items()}
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (target / Path(name).name).write_text(text)
+        return [target / Path(name).name for name in texts]
+
+    async def _output(self) -> dict[str, list[str]]:
+        pods: dict[str, list[str]] = {}
+        async for line in self.logs(all=True):
+            pods.setdefault(line.pod, []).append(line)
+        return pods
+
+    async def metrics(self, patterns: Sequence[str] = ()) -> Metrics:
+        """The job's metrics over time: the CPU and memory of its pods, and what its training program reports.
+
+        Each named group of a pattern is a metric too: `["loss=(?<loss>[0-9.]+)"]` reads it from the Launcher's output.
+        """
+        answer = await self._client.transport.call(models.GET_METRICS, self.path, {"pattern": [*patterns]})
+        return statuses.Metrics.model_validate(answer)
+
+    async def history(self) -> models.JobHistory:
+        """What became of the job: its states and attempts, also after it was deleted."""
+        query: dict[str, Any] = {"uid": self.uid or None, "limit": 1000}
+        answer = await self._client.transport.call(models.GET_HISTORY, self.path, query)
+        found = models.JobHistory.model_validate(answer)
+        states = list(found.states)
+        while found.continue_:
+            answer = await self._client.transport.call(
+                models.GET_HISTORY, self.path, {**query, "continue": found.continue_}
+            )
+            found = models.JobHistory.model_validate(answer)
+            states += found.states
+        return found.model_copy(update={"states": states})
+
+    async def related(self) -> Sequence[models.RelatedJob]:
+        """The jobs that repeat the same job or were copied from it, this one included, the oldest first."""
+        answer = await self._client.transport.call(models.LIST_RELATED_JOBS, self.path)
+        return models.ListRelatedJobsResponse.model_validate(answer).jobs
+
+    async def notify(
+        self,
+        *,
+        url: str | None = None,
+        email: str | None = None,
+        phases: Sequence[str] = ("Succeeded", "Failed"),
+    ) -> models.NotificationRule:
+        """Has the service send a signed webhook or an e-mail when this job enters one of the phases."""
+        return await self._client.put_notification_rule(
+            f"job-{self.name}", job=self.name, kind=self.path["kind"], url=url, email=email, phases=phases
+        )
+
+    async def events(self) -> list[models.Event]:
+        """The events of the job and its pods, oldest first."""
+        answer = await self._client.transport.call(models.LIST_EVENTS, self.path)
+        return models.ListEventsResponse.model_validate(answer).events
+
+    # Changes
+
+    async def delete(self, *, force: bool = False, wait: bool = False, timeout: float | timedelta | None = 60) -> None:
+        """Deletes the job and everything that belongs to it; with `wait`, returns when it is gone.
+
+        A job that is gone already is no error.
+        """
+        try:
+            await self._client.transport.call(models.DELETE_JOB, self.path, {"force": force or None})
+        except NotFoundError:
+            return
+        if not wait:
+            return
+        try:
+            async for _ in self._until_gone(timeout):
+                pass
+        except JobCancelledError:
+            return
+
+    async def _until_gone(self, timeout: float | timedelta | None) -> AsyncIterator[None]:
+        limit = seconds(timeout)
+        deadline = None if limit is None else monotonic() + limit
+        pause = 0.05
+        while True:
+            await self._refresh_or_cancelled()
+            yield
+            if deadline is not None and monotonic() > deadline:
+                raise self._timed_out(limit or 0)
+            await runtime.sleep(pause)
+            pause = min(pause * 1.5, 2.0)
+
+    async def suspend(self) -> JobStatus:
+        """Suspends the job: its pods are deleted, the job stays."""
+        return await self._changed(models.SUSPEND_JOB)
+
+    async def resume(self) -> JobStatus:
+        """Resumes the suspended job from the beginning."""
+        return await self._changed(models.RESUME_JOB)
+
+    async def _changed(self, method: models.Method) -> JobStatus:
+        answer = await self._client.transport.call(method, self.path)
+        self._status = statuses.JobStatus.model_validate((answer or {})["job"])
+        return self._status
+
+    async def retry(self, *, new_name: str | None = None, set: Sequence[str] = ()) -> AsyncMPIJob:
+        """Runs the ended job again, as another job, with changes such as `["worker.memory=64Gi"]`."""
+        return await self._client._rerun(models.RETRY_JOB, self, "retry", new_name, set)
+
+    async def clone(self, *, new_name: str | None = None, set: Sequence[str] = ()) -> AsyncMPIJob:
+        """Runs a copy of the job with changes such as `["env.LR=0.01", "workers=8"]`."""
+        return await self._client._rerun(models.CLONE_JOB, self, "copy", new_name, set)
+
+    async def export(self, format: Literal["yaml", "json", "cli", "python"] = "yaml") -> str:
+        """The job as what creates it again: a manifest, a command of the CLI, or a program for this package."""
+        answer = await self._client.transport.call(models.EXPORT_JOB, self.path, {"format": format})
+        return models.ExportJobResponse.model_validate(answer).text
+
+    async def to_yaml(self) -> str:
+        """The manifest that creates the job again; `client.from_yaml` takes it."""
+        return await self.export("yaml")
+
+
+def _several(value: int | Sequence[int] | None) -> list[int] | None:
+    if value is None:
+        return None
+    return [value] if isinstance(value, int) else list(value)
+
+
+class AsyncJobList(list[AsyncMPIJob]):
+    """Jobs, shown as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        from .._html import job_table
+
+        return job_table([job.status for job in self])
+
+    def __str__(self) -> str:
+        return "\n".join(repr(job) for job in self)

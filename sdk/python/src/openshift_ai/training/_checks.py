@@ -1,0 +1,140 @@
+"""What the service would refuse in a specification, found before anything is sent.
+
+Rules, paths and texts are those of the service; both go through the same cases, `openapi/specifications.yaml`. What depends on the
+cluster, the service alone checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ._annotations import annotation_faults, job_annotations, quoted
+from ._errors import FieldFault, InvalidSpecError
+from ._spec import NVIDIA_GPU, ScratchVolume
+
+if TYPE_CHECKING:
+    from ._spec import MPIJobSpec
+
+#: Kubernetes' quantities that are not negative, and the most characters of one.
+_QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?")
+_LONGEST_QUANTITY = 128
+#: The longest host name, which the job's name begins.
+_LONGEST_NAME = 63
+#: Programs that start ranks; a command that contains one of them is not changed.
+STARTERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun"})
+
+
+def starts_ranks(command: list[str]) -> bool:
+    """Whether a command starts the ranks itself."""
+    parts = (part for word in command for part in re.split(r"[\s;&|()]", word))
+    return any(part.rsplit("/", 1)[-1] in STARTERS for part in parts)
+
+
+def faults(spec: MPIJobSpec) -> list[FieldFault]:
+    """Everything that is wrong with a specification as far as it can be seen here.
+
+    As the service does, it looks at the job that the specification makes only if it makes one.
+    """
+    found = [*_fields(spec), *_amounts(spec), *_pods(spec), *_code(spec)]
+    return found or [*_name(spec), *annotation_faults(job_annotations(spec)), *_limits(spec)]
+
+
+def _fields(spec: MPIJobSpec) -> Iterator[FieldFault]:
+    gpus = spec.worker_spec.resources.limits.get(NVIDIA_GPU, "0")
+    if not re.fullmatch("[0-9]+", gpus):
+        is_negative = re.fullmatch("-[0-9]+", gpus)
+        yield FieldFault("gpus", "is negative" if is_negative else f'"{gpus}" is not a whole number', "use 0 or more")
+    if not spec.image:
+        yield FieldFault("image", "is required", "name the image that has the program")
+    if not spec.command and not callable(spec.code):
+        yield FieldFault("command", "is required", "give a program and its arguments")
+    if spec.worker_spec.replicas < 1:
+        yield FieldFault("workers", f"must be at least 1, but is {spec.worker_spec.replicas}")
+    slots = spec.slots if spec.slots is not None else spec.mpi.slots_per_worker
+    if slots is not None and slots < 1:
+        yield FieldFault("slots", "must be at least 1", "it is the number of ranks per Worker")
+
+
+def _amounts(spec: MPIJobSpec) -> Iterator[FieldFault]:
+    limits = spec.worker_spec.resources.limits
+    for name in ("cpu", "memory"):
+        yield from _amount(name, name, limits.get(name))
+    for pod, part in (("worker_spec", spec.worker_spec), ("launcher_spec", spec.launcher_spec)):
+        for kind, amounts in (("requests", part.resources.requests), ("limits", part.resources.limits)):
+            is_above = pod == "worker_spec" and kind == "limits"
+            for name, text in amounts.items():
+                if not (is_above and name in ("cpu", "memory", NVIDIA_GPU)):
+                    yield from _amount(f"{pod}.resources.{kind}.{name}", name, text)
+    for volume in _volumes(spec):
+        if isinstance(volume, ScratchVolume):
+            yield from _amount("volumes.size", "memory", volume.size)
+
+
+def _amount(path: str, resource: str, text: str | None) -> Iterator[FieldFault]:
+    fixes = {"cpu": "use 4, 0.5 or 500m", "memory": "use 512Mi, 16Gi or 1.5G"}
+    # The service takes an empty text for one that is not given.
+    if text and (not _QUANTITY.fullmatch(text) or len(text) > _LONGEST_QUANTITY):
+        yield FieldFault(path, f'"{text}" is not a quantity', fixes.get(resource, "use a number such as 1"))
+    if text and resource == "memory" and text.endswith("m"):
+        yield FieldFault(path, "is in thousandths of a byte", "use Mi for mebibytes")
+
+
+def _volumes(spec: MPIJobSpec) -> list[object]:
+    return [*spec.volumes, *spec.worker_spec.volumes, *spec.launcher_spec.volumes]
+
+
+def _pods(spec: MPIJobSpec) -> Iterator[FieldFault]:
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        yield FieldFault("workdir", "is not an absolute path", "begin it with /")
+    for name in sorted({*spec.env, *spec.worker_spec.env, *spec.launcher_spec.env}):
+        if not name or "=" in name or "\0" in name or name[0] in "0123456789":
+            yield FieldFault("env", f'"{name}" is not a valid variable name', "use NAME=VALUE")
+    for volume in _volumes(spec):
+        path = str(getattr(volume, "path", ""))
+        if not path.startswith("/") or ":" in path:
+            names = (getattr(volume, field, None) for field in ("claim", "secret", "config_map"))
+            what = next((name for name in names if name), "scratch space")
+            yield FieldFault("volumes", f'mounts {what} at "{path}"', "use an absolute path without a colon")
+
+
+def _code(spec: MPIJobSpec) -> Iterator[FieldFault]:
+    if spec.code is not None and (spec.in_launcher or starts_ranks(spec.command)):
+        fix = "leave mpirun out of command and in_launcher unset: the ranks are started for you"
+        yield FieldFault("code", "is unpacked by every rank, but the command starts the ranks", fix)
+
+
+def _name(spec: MPIJobSpec) -> Iterator[FieldFault]:
+    name, path = spec.name, "metadata.name"
+    if not name:
+        yield FieldFault(path, "is missing", "give the job a name")
+        return
+    suffix = f"-worker-{spec.worker_spec.replicas - 1}"
+    length = len((name + suffix).encode())
+    if length > _LONGEST_NAME:
+        fault = f"{quoted(name)} results in the host name {quoted(name + suffix)} with {length} characters; at most"
+        most = max(_LONGEST_NAME - len(suffix), 0)
+        yield FieldFault(path, f"{fault} {_LONGEST_NAME} are allowed", f"use a name of at most {most} characters")
+    if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        fix = "begin with a lower-case letter and use only lower-case letters, digits and '-' (no dots)"
+        yield FieldFault(path, f"{quoted(name)} is not a valid host name", fix)
+
+
+def _limits(spec: MPIJobSpec) -> Iterator[FieldFault]:
+    numbers = {
+        "ttlSecondsAfterFinished": spec.ttl_seconds,
+        "activeDeadlineSeconds": spec.deadline_seconds,
+        "backoffLimit": spec.retries,
+    }
+    for field, number in numbers.items():
+        if number is not None and number < 0:
+            yield FieldFault(f"spec.runPolicy.{field}", f"is {number}", "use 0 or more, or omit it")
+
+
+def check(spec: MPIJobSpec) -> None:
+    """Raises `InvalidSpecError` with every fault."""
+    found = faults(spec)
+    if found:
+        listed = "; ".join(str(fault) for fault in found)
+        raise InvalidSpecError(f"the specification is invalid: {listed}", fields=found)

@@ -1,0 +1,144 @@
+"""Ships code with a job: a function, a folder or files, packed into variables of the job and unpacked by every rank.
+
+The service takes jobs and nothing else, so the code travels in the job itself. That bounds its size; data and large packages
+belong in a volume or in the image.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import io
+import json
+import tarfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._errors import FieldFault, InvalidSpecError
+
+if TYPE_CHECKING:
+    from ._spec import MPIJobSpec
+
+#: The most bytes of packed code: an object of Kubernetes has it for the Launcher and for the Workers, and holds 1.5 MiB.
+MOST_BYTES = 256 << 10
+#: The most files of a folder.
+MOST_FILES = 2_000
+#: Linux takes 128 KiB in one variable.
+_PART = 96 << 10
+_VARIABLE = "ODH_CODE_"
+_MAIN = "odh_function.py"
+#: Folders that hold nothing that a job needs.
+_LEFT_OUT = frozenset(
+    {"__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"}
+)
+
+#: What every rank runs first. Ranks of one Worker unpack at the same time, so the folder appears complete or not at all.
+_UNPACK = """
+import base64, hashlib, io, os, sys, tarfile, tempfile
+parts = sorted((name for name in os.environ if name.startswith("ODH_CODE_")), key=lambda name: int(name[9:]))
+packed = base64.b64decode("".join(os.environ.pop(name) for name in parts))
+name = "odh-code-%s-%d" % (hashlib.sha256(packed).hexdigest()[:16], os.getuid())
+folder = os.path.join(tempfile.gettempdir(), name)
+fresh = tempfile.mkdtemp(prefix=name)
+with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+    archive.extractall(fresh, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+try:
+    os.rename(fresh, folder)
+except OSError:
+    import shutil
+    shutil.rmtree(fresh)
+    if os.stat(folder).st_uid != os.getuid():
+        sys.exit("%s belongs to another user" % folder)
+os.chdir(folder)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def ship(spec: MPIJobSpec) -> MPIJobSpec:
+    """The specification with its code packed into variables and a command that unpacks them."""
+    if spec.code is None:
+        return spec
+    command = list(spec.command)
+    if callable(spec.code):
+        files = _function(spec.code, spec.code_arguments)
+        command = command or ["python3", _MAIN]
+    else:
+        files = dict(_files(spec.code))
+    packed = _pack(files)
+    python = command[0] if Path(command[0]).name.startswith("python") else "python3"
+    text = base64.b64encode(packed).decode()
+    parts = [text[at : at + _PART] for at in range(0, len(text), _PART)]
+    variables = {f"{_VARIABLE}{index}": part for index, part in enumerate(parts)}
+    return spec.model_copy(
+        update={"code": None, "command": [python, "-c", _UNPACK, *command], "env": {**spec.env, **variables}}
+    )
+
+
+def _refuse(fault: str, fix: str) -> InvalidSpecError:
+    return InvalidSpecError(f"code {fault}", fields=[FieldFault("code", fault, fix)], hint=fix)
+
+
+def _function(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, bytes]:
+    name = getattr(function, "__name__", "")
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise _refuse("is a function whose source cannot be read", "define it with def, in a cell or a file") from error
+    if not source.startswith("def ") or not name.isidentifier():
+        raise _refuse("is not a plain function", "define it with def, without decorators")
+    if function.__closure__:
+        names = ", ".join(function.__code__.co_freevars)
+        raise _refuse(f"is a function that uses {names} of what is around it", "pass them in code_arguments")
+    try:
+        written = json.dumps(arguments)
+    except (TypeError, ValueError) as error:
+        raise _refuse(
+            f"has arguments that JSON cannot write: {error}", "pass numbers, texts, lists and maps"
+        ) from error
+    call = f"\n\nif __name__ == '__main__':\n    import json\n    {name}(**json.loads({written!r}))\n"
+    return {_MAIN: (source + call).encode()}
+
+
+def _files(code: Any) -> Iterator[tuple[str, bytes]]:
+    listed = [code] if isinstance(code, (str, Path)) else list(code)
+    for given in map(Path, listed):
+        if given.is_dir():
+            yield from _folder(given)
+        elif given.is_file():
+            yield given.name, given.read_bytes()
+        else:
+            raise _refuse(f"names {given}, which is neither a file nor a folder", "give the path of one")
+
+
+def _folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+    count = 0
+    for path in sorted(folder.rglob("*")):
+        inner = path.relative_to(folder)
+        if _LEFT_OUT & set(inner.parts) or not path.is_file():
+            continue
+        count += 1
+        if count > MOST_FILES:
+            raise _refuse(
+                f"is the folder {folder} with more than {MOST_FILES} files", "ship the few that the job needs"
+            )
+        yield str(inner), path.read_bytes()
+
+
+def _pack(files: dict[str, bytes]) -> bytes:
+    """Packs files. The same files give the same bytes, so that the same job is the same request."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(files[name]), 0o644
+            archive.addfile(entry, io.BytesIO(files[name]))
+    import gzip
+
+    packed = gzip.compress(plain.getvalue(), mtime=0)
+    if len(packed) > MOST_BYTES:
+        size = f"{len(packed) >> 10} KiB when packed, more than {MOST_BYTES >> 10} KiB"
+        raise _refuse(f"is {size}", "put data into a volume and packages into the image")
+    return packed

@@ -1,0 +1,192 @@
+"""The errors of the SDK.
+
+TrainingError
+├── ConfigurationError        no service, token or kubeconfig was found, or it cannot be read
+├── UsageError                the request is not one of this API (also an older or newer service)
+├── UnauthenticatedError      no valid token
+├── ForbiddenError            a permission is missing, which the message names
+├── NotFoundError             no such job, pod, namespace or kind
+├── InvalidSpecError          `fields` names every fault with its path and a fix; also a ValueError
+├── QuotaExceededError        a quota or the most concurrent jobs are reached
+├── ConflictError             the name is taken, or the job is not in a state for it
+├── UnavailableError          the service or the cluster does not answer
+│   └── TooManyRequestsError  more requests than one user may send
+├── TrainingTimeoutError      a wait has ended before the job; also a TimeoutError
+├── JobFailedError            the job failed: cause, evidence and fix
+└── JobCancelledError         the job was deleted or replaced while it was waited for
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._models import Failure
+    from ._status import JobStatus
+
+
+class FieldFault(NamedTuple):
+    """What is wrong with a field."""
+
+    path: str
+    """The field's path."""
+    fault: str
+    """What is wrong."""
+    fix: str = ""
+    """What to write instead."""
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.fault}" if self.path else self.fault
+        return f"{text} ({self.fix})" if self.fix else text
+
+
+class TrainingError(Exception):
+    """The root of every error that this package raises."""
+
+    code: str = "Error"
+    """The class of the error: stable, for programs."""
+    retryable: bool = False
+    """Whether the same call may succeed later without a change."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        reason: str = "",
+        hint: str = "",
+        fields: Sequence[FieldFault] = (),
+        details: Sequence[str] = (),
+        status: int | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        """What happened."""
+        self.code = code or type(self).code
+        self.reason = reason or self.code
+        """One CamelCase word, finer than the code."""
+        self.hint = hint
+        """What to do."""
+        self.fields = tuple(fields)
+        """What is wrong with which field."""
+        self.details = tuple(details) or tuple(str(fault) for fault in self.fields)
+        """More about it, one line each: faults of fields, or evidence for a cause."""
+        self.status = status
+        """The status of the HTTP response, if there was one."""
+        self.retryable = type(self).retryable if retryable is None else retryable
+        self.retry_after = retry_after
+        """The seconds after which to try again, if the service said so."""
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        lines += [f"  {line}" for line in self.details if line not in self.message]
+        lines += [f"What to do: {self.hint}"] if self.hint and self.hint not in "\n".join(lines) else []
+        return "\n".join(lines)
+
+
+class ConfigurationError(TrainingError):
+    """No service, token or kubeconfig was found, or it cannot be read."""
+
+    code = "Configuration"
+
+
+class UsageError(TrainingError):
+    """The request is not one of this API."""
+
+    code = "Usage"
+
+
+class UnauthenticatedError(TrainingError):
+    """No valid token."""
+
+    code = "Unauthenticated"
+
+
+class ForbiddenError(TrainingError):
+    """A permission is missing, which the message names."""
+
+    code = "NotAllowed"
+
+
+class NotFoundError(TrainingError):
+    """No such job, pod, namespace or kind."""
+
+    code = "NotFound"
+
+
+class InvalidSpecError(TrainingError, ValueError):
+    """A specification or a manifest is invalid; `fields` names every fault with its path and a fix."""
+
+    code = "Invalid"
+
+
+class QuotaExceededError(TrainingError):
+    """A quota or the most concurrent jobs are reached."""
+
+    code = "QuotaExceeded"
+
+
+class ConflictError(TrainingError):
+    """The name is taken, or the job is not in a state for the request."""
+
+    code = "Conflict"
+
+
+class UnavailableError(TrainingError):
+    """The service or the cluster does not answer."""
+
+    code = "Unavailable"
+    retryable = True
+
+
+class TooManyRequestsError(UnavailableError):
+    """More requests than one user may send."""
+
+    code = "TooManyRequests"
+
+
+class TrainingTimeoutError(TrainingError, TimeoutError):
+    """A wait has ended before the job; the job goes on."""
+
+    code = "Timeout"
+    retryable = True
+
+
+class JobFailedError(TrainingError):
+    """The job failed."""
+
+    code = "JobFailed"
+
+    def __init__(self, message: str, *, job: JobStatus, failure: Failure | None) -> None:
+        super().__init__(
+            message,
+            reason=(failure.cause if failure else "") or job.cause or "Unknown",
+            hint=failure.suggestion if failure else "",
+            details=failure.evidence if failure else (),
+        )
+        self.job = job
+        """The job's last status."""
+        self.failure = failure
+        """Cause, evidence, advice, the pod that failed first and its exit code, if they are known."""
+        self.cause = self.reason
+        """The cause, one CamelCase word, for example `OutOfMemory`."""
+        self.exit_code = failure.exit_code if failure else None
+        """The exit code of the container that failed first."""
+        self.worker = failure.worker if failure else None
+        """The index of the Worker that failed first, if it was a Worker."""
+        self.link = failure.link if failure else ""
+        """Where to read more."""
+
+
+class JobCancelledError(TrainingError):
+    """The job was deleted or replaced while it was waited for."""
+
+    code = "JobCancelled"
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a wait. The job goes on; the message says how to come back to it."""

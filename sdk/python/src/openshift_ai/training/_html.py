@@ -1,0 +1,133 @@
+"""Jobs as HTML for notebooks. Every text of a job is escaped: its name and its output are another person's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._models import CompareJobsResponse
+    from ._status import JobDetails, JobStatus
+
+#: A colour and a shape for each phase: colour alone is not for everyone.
+_PHASES = {
+    "Pending": ("#6a6e73", "◷"),
+    "Running": ("#0066cc", "▶"),
+    "Succeeded": ("#3e8635", "✔"),
+    "Failed": ("#c9190b", "✖"),
+}
+_STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:13px"
+_CELL = "padding:4px 12px 4px 0;text-align:left;vertical-align:top"
+
+
+def badge(status: JobStatus) -> str:
+    """The phase, with its reason."""
+    colour, shape = _PHASES.get(status.phase, ("#6a6e73", "?"))
+    reason = status.phase_reason or status.cause
+    text = f"{status.phase} · {reason}" if reason else status.phase
+    return f'<span style="color:{colour};font-weight:600">{shape} {escape(text)}</span>'
+
+
+def bar(status: JobStatus) -> str:
+    """The Workers that run, of all."""
+    if not status.workers_total:
+        return "-"
+    text = f"{status.workers_running}/{status.workers_total}"
+    label = f"{status.workers_running} of {status.workers_total} Workers running"
+    return (
+        f'<meter min="0" max="{status.workers_total}" value="{status.workers_running}" '
+        f'aria-label="{label}" style="width:80px"></meter> {text}'
+    )
+
+
+def age(since: datetime | None, until: datetime | None = None) -> str:
+    """How long something took, or has taken so far."""
+    if since is None:
+        return "-"
+    total = max(int(((until or datetime.now(timezone.utc)) - since).total_seconds()), 0)
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if total >= length:
+            rest = total % length // {"d": 3600, "h": 60, "m": 1}[unit]
+            return f"{total // length}{unit}{rest}{ {'d': 'h', 'h': 'm', 'm': 's'}[unit] }"
+    return f"{total}s"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(text)}</th>' for text in heads)
+    body = "".join("<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row) + "</tr>" for row in rows)
+    return f'<table style="{_STYLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def job_table(jobs: Sequence[JobStatus]) -> str:
+    """Jobs, one in each row."""
+    if not jobs:
+        return '<p style="font-family:sans-serif">No jobs</p>'
+    rows = [
+        [
+            escape(job.name),
+            escape(job.namespace),
+            escape(job.kind),
+            badge(job),
+            bar(job),
+            str(job.gpus),
+            progress(job),
+            age(job.started, job.finished),
+        ]
+        for job in jobs
+    ]
+    return table(["Name", "Namespace", "Kind", "Phase", "Workers", "GPUs", "Progress", "Time"], rows)
+
+
+def progress(job: JobStatus) -> str:
+    """How far the training is, if it reports that."""
+    if job.progress is None:
+        return "-"
+    percent = job.progress.percent
+    return f'<progress max="100" value="{percent}" aria-label="Progress"></progress> {percent} %'
+
+
+def details(job: JobDetails) -> str:
+    """A job with its pods, and why it failed."""
+    status = job.row_status
+    text = job_table([status])
+    if job.failure:
+        lines = "".join(f"<li><code>{escape(line)}</code></li>" for line in job.failure.evidence)
+        text += (
+            f'<div role="alert" style="border-left:3px solid #c9190b;padding-left:8px;font-family:sans-serif">'
+            f"<p><b>{escape(job.failure.cause)}</b>: {escape(job.failure.message)}</p><ul>{lines}</ul>"
+            f"<p>What to do: {escape(job.failure.suggestion)}</p></div>"
+        )
+    rows = [
+        [
+            escape(pod.name),
+            escape(pod.role),
+            escape(pod.state),
+            escape(pod.node),
+            str(pod.restarts),
+            "-" if pod.exit_code is None else str(pod.exit_code),
+        ]
+        for pod in job.pods
+    ]
+    return text + table(["Pod", "Role", "State", "Node", "Restarts", "Exit code"], rows)
+
+
+def comparison(found: CompareJobsResponse) -> str:
+    """Jobs in columns."""
+    rows = [
+        [f"<b>{escape(line.field)}</b>", *(escape(value) or "-" for value in line.values)]
+        for line in (*found.outcome, *found.differences, *found.metrics)
+    ]
+    return table(["", *found.columns], rows)
+
+
+def live(status: JobStatus, lines: Sequence[str], note: str = "") -> str:
+    """A job while it runs: its row, and the end of its output."""
+    tail = escape("\n".join(lines)) or escape(note)
+    return (
+        job_table([status])
+        + f'<pre style="max-height:20em;overflow:auto;background:#f5f5f5;color:#151515;padding:8px" '
+        f'tabindex="0" aria-label="Output">{tail}</pre>'
+    )

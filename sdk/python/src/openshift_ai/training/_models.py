@@ -1,0 +1,1630 @@
+"""The messages and methods of the training service. Generated from its contract by tools/generate.py."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+def _time(value: Any) -> Any:
+    """The service leaves a time that is not known empty, or out."""
+    return value or None
+
+
+Time = Annotated[datetime | None, BeforeValidator(_time)]
+
+
+class Message(BaseModel):
+    """A message of the service; unknown fields are those of a newer one, and are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, defer_build=True
+    )
+
+
+class Method(NamedTuple):
+    """A method of the service, as REST has it."""
+
+    verb: str
+    path: str
+    query: frozenset[str] = frozenset()
+    is_stream: bool = False
+
+
+class Admission(Message):
+    """A write as an admission webhook saw it."""
+
+    at: Time = None
+    """When."""
+
+    groups: list[str] = []
+    """The user's groups."""
+
+    name: str = ""
+    """The object's name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    reason: str = ""
+    """The reason of a refusal."""
+
+    request: str = ""
+    """The object's annotation `training.opendatahub.io/request`."""
+
+    resource: str = ""
+    """The resource."""
+
+    review: str = ""
+    """The UID of the review."""
+
+    status: int | None = None
+    """The HTTP status of a refusal."""
+
+    user: str = ""
+    """The user."""
+
+    verb: str = ""
+    """The verb."""
+
+
+class AuditLine(Message):
+    """A line of the audit log."""
+
+    address: str = ""
+    """The client's address."""
+
+    at: Time = None
+    """When."""
+
+    channel: str = ""
+    """Where it was seen."""
+
+    hash: str = ""
+    """Its hash."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    number: str = ""
+    """Its number."""
+
+    object: str = ""
+    """The name of the job or other object."""
+
+    reason: str = ""
+    """The reason of a failure."""
+
+    resource: str = ""
+    """The resource."""
+
+    stage: str = ""
+    """`RequestReceived`: before it was carried out. `ResponseComplete`: afterwards."""
+
+    status: int | None = None
+    """The HTTP status of the result, if it is known."""
+
+    verb: str = ""
+    """The method, or Kubernetes' verb."""
+
+    who: str = ""
+    """The user."""
+
+
+class AuditRecord(Message):
+    """A line of the audit log as it was hashed."""
+
+    line: str = ""
+    """The number, the hash of the line before, the hash, and the entry, as one line of JSON."""
+
+
+class AuditedOperation(Message):
+    """All that was recorded of one request."""
+
+    lines: list[AuditLine] = []
+    """The lines, in order."""
+
+    request: str = ""
+    """The id of the request, which its answer had as `X-Request-Id`."""
+
+
+class JobRef(Message):
+    """Refers to a job of a namespace."""
+
+    kind: str = ""
+    """The kind."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+
+class FieldFault(Message):
+    """What is wrong with a field."""
+
+    fault: str = ""
+    """What is wrong."""
+
+    fix: str = ""
+    """What to write instead."""
+
+    path: str = ""
+    """The field's path."""
+
+
+class Problem(Message):
+    """An error (RFC 9457, `application/problem+json`)."""
+
+    code: str = ""
+    """The class of the error, stable."""
+
+    detail: str = ""
+    """What happened, for people."""
+
+    fields: list[FieldFault] = []
+    """What is wrong with which field."""
+
+    hint: str = ""
+    """What to do."""
+
+    link: str = ""
+    """Where to read more."""
+
+    message: str = ""
+    """The same as `detail`."""
+
+    reason: str = ""
+    """The reason, one CamelCase word, finer than the code."""
+
+    status: int = 0
+    """The HTTP status."""
+
+    title: str = ""
+    """The status' name."""
+
+    type: str = ""
+    """Identifies the kind of problem: `about:blank`."""
+
+
+class BatchResult(Message):
+    """What became of a job."""
+
+    job: JobRef | None = None
+    """The job."""
+
+    outcome: str = ""
+    """`done`, `unchanged`, `failed`, or `selected` in a dry run."""
+
+    problem: Problem | None = None
+    """Why it failed."""
+
+
+class BatchJobsResponse(Message):
+    """What became of each job."""
+
+    failed: int = 0
+    """The number of jobs that failed."""
+
+    results: list[BatchResult] = []
+    """The results, by name."""
+
+
+class Finding(Message):
+    """Something that a check found."""
+
+    advice: str = ""
+    """What to do."""
+
+    message: str = ""
+    """What was found."""
+
+    reason: str = ""
+    """One CamelCase word."""
+
+    weight: str = ""
+    """`Refused`: the cluster would not accept the job. `Waits`: the job would wait."""
+
+
+class Resources(Message):
+    """Amounts of what jobs are usually short of."""
+
+    cpu: str = ""
+    """CPUs, as a quantity."""
+
+    gpus: int = 0
+    """GPUs of any vendor."""
+
+    memory: str = ""
+    """Memory, as a quantity."""
+
+
+class QueueRoom(Message):
+    """The room in a queue."""
+
+    ahead: int = 0
+    """The number of Workloads that wait there and would come before a new job of normal priority."""
+
+    cluster_queue: str = ""
+    """Its ClusterQueue."""
+
+    free: Resources | None = None
+    """What the ClusterQueue's own quota has free, if the caller may read it."""
+
+    name: str = ""
+    """The LocalQueue."""
+
+
+class WaitBasis(Message):
+    """Something that an estimate rests on."""
+
+    jobs: int = 0
+    """The number of jobs."""
+
+    source: str = ""
+    """What it is: reports of progress, past jobs of the same users and shapes, all past jobs, deadlines, or
+    the queue.
+    """
+
+
+class WaitEstimate(Message):
+    """How long a job would wait."""
+
+    basis: list[WaitBasis] = []
+    """What it rests on."""
+
+    high_seconds: int | None = None
+    """The most, in seconds; not set if nothing supports an estimate."""
+
+    low_seconds: int | None = None
+    """The least, in seconds; not set if nothing supports an estimate."""
+
+    message: str = ""
+    """The estimate in words, with what it rests on."""
+
+
+class CheckAvailabilityResponse(Message):
+    """What the checks found."""
+
+    available: bool = False
+    """Whether the job could start now, as far as the caller may see."""
+
+    findings: list[Finding] = []
+    """What it would wait for, or why it would be refused."""
+
+    free: Resources | None = None
+    """What is free on the cluster's usable nodes, in total, if the caller may read them."""
+
+    queue: QueueRoom | None = None
+    """The room in its queue, if it has one."""
+
+    requested: Resources | None = None
+    """What all its pods request."""
+
+    start: str = ""
+    """When it could start: `Unknown` if neither nodes nor its queue can be read."""
+
+    wait: WaitEstimate | None = None
+    """How long it would wait, if it would."""
+
+
+class Progress(Message):
+    """How far a training is."""
+
+    percent: int = 0
+    """From 0 to 100."""
+
+    remaining_seconds: int | None = None
+    """The estimated remaining seconds."""
+
+
+class WorkerCounts(Message):
+    """Workers by state."""
+
+    failed: int = 0
+    """Workers that failed."""
+
+    of: int = 0
+    """Workers requested."""
+
+    pending: int = 0
+    """Workers that do not run yet."""
+
+    running: int = 0
+    """Workers that run and are ready."""
+
+
+class JobRow(Message):
+    """A job in a list: everything that a table shows."""
+
+    cause: str = ""
+    """Why the job failed or cannot start, one CamelCase word, for example `OutOfMemory`."""
+
+    created: Time = None
+    """When the job was created."""
+
+    deleting: bool = False
+    """Whether it is being deleted."""
+
+    finished: Time = None
+    """When it ended."""
+
+    gpus: int = 0
+    """The GPUs that all its pods request."""
+
+    kind: str = ""
+    """The kind."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    owner: str = ""
+    """The user or service account that created the job, if the cluster recorded it."""
+
+    phase: str = ""
+    """The phase."""
+
+    phase_reason: str = ""
+    """The reason for the phase, one CamelCase word, for example `Queued`, `Suspended`, `Initializing`.
+    """
+
+    progress: Progress | None = None
+    """How far its training is, if it reports that."""
+
+    queue: str = ""
+    """Its Kueue or Volcano queue."""
+
+    queue_position: int | None = None
+    """Its place among the jobs that wait in its Kueue queue, from 1; not given if it does not wait, or its
+    place is unknown.
+    """
+
+    started: Time = None
+    """When it was first allowed to run, or last resumed."""
+
+    uid: str = ""
+    """The Kubernetes UID."""
+
+    workers: WorkerCounts | None = None
+    """The Workers by state."""
+
+
+class CloneJobResponse(Message):
+    """The copy."""
+
+    job: JobRow | None = None
+    """Its row."""
+
+    manifest: str = ""
+    """Its manifest, YAML."""
+
+
+class Compared(Message):
+    """A field in each column."""
+
+    field: str = ""
+    """A word, or a field's path."""
+
+    same: bool = False
+    """Whether all values are the same."""
+
+    values: list[str] = []
+    """Its value in each column; empty where a job has none."""
+
+
+class CompareJobsResponse(Message):
+    """A comparison in columns, one for each job."""
+
+    columns: list[str] = []
+    """The jobs' names."""
+
+    differences: list[Compared] = []
+    """Fields that differ."""
+
+    metrics: list[Compared] = []
+    """What their training programs reported last."""
+
+    outcome: list[Compared] = []
+    """How each ended."""
+
+
+class Condition(Message):
+    """A condition."""
+
+    message: str = ""
+    """What happened."""
+
+    reason: str = ""
+    """One CamelCase word."""
+
+    since: Time = None
+    """When the status last changed."""
+
+    status: str = ""
+    """`True`, `False` or `Unknown`."""
+
+    type: str = ""
+    """For example `Running`, `Failed`, `Stalled`."""
+
+
+class CreateJobResponse(Message):
+    """The created job, or what would be created."""
+
+    availability: CheckAvailabilityResponse | None = None
+    """In a dry run of an MPIJob, when it could start: as CheckAvailability returns it."""
+
+    dry_run: bool = False
+    """Whether nothing was created."""
+
+    job: JobRow | None = None
+    """Its row."""
+
+    manifest: str = ""
+    """Its manifest as the cluster accepted it, YAML."""
+
+    waits: list[Finding] = []
+    """What the job waits for, or would."""
+
+    warnings: list[str] = []
+    """What to improve, one sentence each."""
+
+
+class DeleteJobResponse(Message):
+    """The deletion was accepted."""
+
+    job: JobRef | None = None
+    """The job."""
+
+
+class DeleteNotificationRuleResponse(Message):
+    """The rule was deleted."""
+
+    deleted: bool = False
+    """Whether it was there."""
+
+
+class DeleteTemplateResponse(Message):
+    """The deleted template."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+
+class Delivery(Message):
+    """A notification on its way."""
+
+    created: Time = None
+    """When it was created."""
+
+    error: str = ""
+    """Why the last try failed."""
+
+    id: str = ""
+    """Its id, the `webhook-id` of each try."""
+
+    job_uid: str = ""
+    """The job's UID."""
+
+    rule: str = ""
+    """The rule's name."""
+
+    state: str = ""
+    """`pending`, `delivered`, or `dead` after the last try."""
+
+    status: int | None = None
+    """The status of the last try's answer."""
+
+    tries: int = 0
+    """The number of tries so far."""
+
+
+class Event(Message):
+    """An event."""
+
+    at: Time = None
+    """When it last occurred."""
+
+    count: int = 0
+    """How often."""
+
+    message: str = ""
+    """What happened."""
+
+    object: str = ""
+    """What it is about, as `pod/NAME`."""
+
+    reason: str = ""
+    """One CamelCase word."""
+
+    type: str = ""
+    """`Normal` or `Warning`."""
+
+
+class ExportJobResponse(Message):
+    """The exported job."""
+
+    format: str = ""
+    """The format."""
+
+    text: str = ""
+    """The text."""
+
+
+class Failure(Message):
+    """Why a job failed."""
+
+    actor: str = ""
+    """Who can remove the cause."""
+
+    cause: str = ""
+    """The cause, one CamelCase word."""
+
+    evidence: list[str] = []
+    """The lines and events that this rests on."""
+
+    exit_code: int | None = None
+    """The container's exit code."""
+
+    link: str = ""
+    """Where to read more."""
+
+    message: str = ""
+    """What happened."""
+
+    pod: str = ""
+    """The pod that failed first."""
+
+    suggestion: str = ""
+    """What to do about it."""
+
+    worker: int | None = None
+    """The Worker's index, if it was a Worker."""
+
+
+class Fix(Message):
+    """A change to a copy of a job: CloneJob takes `path=value` in `set`."""
+
+    kind: str = ""
+    """What it changes."""
+
+    now: str = ""
+    """The job's value."""
+
+    path: str = ""
+    """The path of the setting."""
+
+    proposed: str = ""
+    """The proposed value; empty if only a person can know it, such as the right name of an image."""
+
+    role: str = ""
+    """The role that it changes, such as `Worker`; empty if it changes the job."""
+
+
+class FromTemplate(Message):
+    """A job from a template."""
+
+    job_name: str = ""
+    """The job's name."""
+
+    name: str = ""
+    """The template."""
+
+    namespace: str = ""
+    """Its namespace. If not given, that of the request, then the shared ones."""
+
+    parameters: dict[str, str] = {}
+    """The values of its parameters, by name."""
+
+    set: list[str] = []
+    """Further changes, as `PATH=VALUE`."""
+
+    version: int | None = None
+    """Its version; the newest if not given."""
+
+
+class GpuModel(Message):
+    """GPUs of a model."""
+
+    asked: int | None = None
+    """Those that pods without a node ask for."""
+
+    free: int | None = None
+    """Those on usable nodes that no pod holds."""
+
+    gpus: int = 0
+    """Those of all nodes."""
+
+    model: str = ""
+    """The model; empty for what pods ask for without naming one."""
+
+    used: int | None = None
+    """Those that pods hold, if the caller may see all pods."""
+
+
+class GpuNode(Message):
+    """A node with GPUs."""
+
+    gpus: int = 0
+    """Its GPUs."""
+
+    model: str = ""
+    """The model of its GPUs; the name of the resource if no label says it."""
+
+    name: str = ""
+    """The name."""
+
+    usable: bool = False
+    """Whether it is ready and accepts pods."""
+
+    used: int | None = None
+    """Those that pods hold, if the caller may see all pods."""
+
+
+class Permission(Message):
+    """Whether the caller may do something."""
+
+    allowed: bool = False
+    """Whether it is allowed."""
+
+    resource: str = ""
+    """The object: `MPIJobs`, `pods/log`."""
+
+    verb: str = ""
+    """The verb."""
+
+
+class Identity(Message):
+    """The caller."""
+
+    groups: list[str] = []
+    """The groups."""
+
+    permissions: list[Permission] = []
+    """What the caller may do in the namespace."""
+
+    user: str = ""
+    """The user name."""
+
+
+class JobAttempt(Message):
+    """An attempt to run a job, and how it ended."""
+
+    actor: str = ""
+    """Who can remove the cause."""
+
+    cause: str = ""
+    """The cause, one CamelCase word."""
+
+    evidence: list[str] = []
+    """What the cause rests on."""
+
+    exit_code: int | None = None
+    """The exit code that made it fail."""
+
+    finished: Time = None
+    """When it ended."""
+
+    message: str = ""
+    """What happened."""
+
+    number: int = 0
+    """Its number, from 1."""
+
+    phase: str = ""
+    """`Succeeded` or `Failed`; empty while it runs."""
+
+    started: Time = None
+    """When it started."""
+
+    worker: str = ""
+    """The Worker that failed first."""
+
+
+class Pod(Message):
+    """A pod."""
+
+    created: Time = None
+    """When it was created."""
+
+    exit_code: int | None = None
+    """The exit code of its first container, once it has ended."""
+
+    gpus: int = 0
+    """The GPUs that it requests, of any vendor."""
+
+    index: int | None = None
+    """The Worker's index."""
+
+    name: str = ""
+    """The name."""
+
+    node: str = ""
+    """Its node."""
+
+    ready: bool = False
+    """Whether it is ready."""
+
+    restarts: int = 0
+    """The restarts of its containers."""
+
+    role: str = ""
+    """`Launcher` or `Worker`, or the role that its kind has."""
+
+    state: str = ""
+    """As kubectl shows it, for example `Running`, `Completed`, `Unschedulable`."""
+
+    waits_for: str = ""
+    """What it waits for."""
+
+
+class JobStep(Message):
+    """A step that a job takes."""
+
+    actor: str = ""
+    """Who acts next, if the job is at this step. `User` and `Administrator` must act; the others do."""
+
+    finished: Time = None
+    """When it was over, if that is known."""
+
+    message: str = ""
+    """What the job waits for, or where it failed, if it is at this step."""
+
+    name: str = ""
+    """`Queue`: a queue or a suspension lets it go. `Nodes`: its pods are created and get nodes. `Start`:
+    images are pulled, and Workers become ready. `Launch`: the Launcher connects to the Workers. `Train`:
+    the program runs.
+    """
+
+    state: str = ""
+    """`Done`, `Active`: the job is at it, and it goes on by itself. `Blocked`: the job is at it, and someone
+    must act. `Failed`: the job failed there. `Waiting`: still to come. `Skipped`: the job ended before it.
+    """
+
+    workers_done: int | None = None
+    """The Workers that have this step behind them, if the job is at it and they can be counted."""
+
+
+class Waiting(Message):
+    """What a job waits for."""
+
+    actor: str = ""
+    """Who must act."""
+
+    cause: str = ""
+    """What keeps it from going on, one CamelCase word; empty if it goes on by itself."""
+
+    evidence: list[str] = []
+    """What this rests on."""
+
+    link: str = ""
+    """Where to read more."""
+
+    message: str = ""
+    """What it waits for, for people."""
+
+    since: Time = None
+    """Since when."""
+
+    stage: str = ""
+    """The stage."""
+
+    suggestion: str = ""
+    """What to do about it."""
+
+
+class Job(Message):
+    """A job."""
+
+    attempt_list: list[JobAttempt] = []
+    """Its attempts with their causes, the last one last; at most ten."""
+
+    attempts: int = 0
+    """The number of attempts so far, if its kind counts them."""
+
+    conditions: list[Condition] = []
+    """Its conditions."""
+
+    failure: Failure | None = None
+    """Why it failed."""
+
+    fixes: list[Fix] = []
+    """The changes to a copy of the job that may remove the cause of its failure or its waiting, the best one
+    first.
+    """
+
+    manifest: str = ""
+    """The object as the cluster has it, as YAML."""
+
+    pods: list[Pod] = []
+    """Its pods: the Launcher's first, then Workers by index."""
+
+    row: JobRow | None = None
+    """Its row."""
+
+    steps: list[JobStep] = []
+    """The steps of its way, in order: all of them, whether it has taken them or not."""
+
+    unread: list[str] = []
+    """What could not be read, and why."""
+
+    waiting: Waiting | None = None
+    """What it waits for, if it has not ended and does not simply run."""
+
+
+class JobCounts(Message):
+    """Jobs that run or wait, counted."""
+
+    gpus: int = 0
+    """The GPUs of running jobs."""
+
+    gpus_asked: int = 0
+    """The GPUs of pending jobs."""
+
+    pending: int = 0
+    """Pending jobs."""
+
+    running: int = 0
+    """Running jobs."""
+
+
+class JobState(Message):
+    """A state that a job entered."""
+
+    at: Time = None
+    """When."""
+
+    attempt: int = 0
+    """The number of the attempt; 0 if its kind counts none."""
+
+    cause: str = ""
+    """Why the job failed or could not start."""
+
+    message: str = ""
+    """What happened."""
+
+    phase: str = ""
+    """The phase."""
+
+    phase_reason: str = ""
+    """The reason for the phase."""
+
+    workers: WorkerCounts | None = None
+    """The Workers by state."""
+
+
+class JobHistory(Message):
+    """What became of a job."""
+
+    attempts: list[JobAttempt] = []
+    """Its attempts, if its kind counts them."""
+
+    cause: str = ""
+    """Why the job failed or could not start."""
+
+    continue_: str = Field(default="", alias="continue")
+    """Send this for further states; empty after the last."""
+
+    created: Time = None
+    """When it was created."""
+
+    deleted: Time = None
+    """When it was deleted."""
+
+    finished: Time = None
+    """When it ended."""
+
+    kind: str = ""
+    """The kind."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    owner: str = ""
+    """The user or service account that created the job, if the cluster recorded it."""
+
+    phase: str = ""
+    """Its last known phase."""
+
+    phase_reason: str = ""
+    """The reason for it."""
+
+    started: Time = None
+    """When it was first allowed to run, or last resumed."""
+
+    states: list[JobState] = []
+    """Its states, oldest first."""
+
+    uid: str = ""
+    """The Kubernetes UID."""
+
+    uids: list[str] = []
+    """The UIDs of all jobs of this name, newest first."""
+
+
+class PodSeries(Message):
+    """What a pod used."""
+
+    cpu_millis: list[int] = []
+    """The CPU at each point, in thousandths of a core."""
+
+    index: int | None = None
+    """The Worker's index."""
+
+    memory_mib: list[int] = []
+    """The memory at each point, in MiB."""
+
+    name: str = ""
+    """The pod."""
+
+    role: str = ""
+    """`Launcher` or `Worker`."""
+
+    seconds: list[int] = []
+    """The time of each point, in seconds after the first."""
+
+    start: Time = None
+    """The time of the first point."""
+
+
+class MetricSeries(Message):
+    """A metric of the training."""
+
+    name: str = ""
+    """Its name; `progress` is in percent."""
+
+    seconds: list[int] = []
+    """The time of each point, in seconds after the first."""
+
+    source: str = ""
+    """`report`: the program reports it. `pattern`: found in the output."""
+
+    start: Time = None
+    """The time of the first point."""
+
+    values: list[str] = []
+    """The number at each point, as text."""
+
+
+class JobMetrics(Message):
+    """A job's metrics over time. A long series has fewer points, evenly spaced over its whole time."""
+
+    notes: list[str] = []
+    """What has no source, and why."""
+
+    pods: list[PodSeries] = []
+    """What its pods used while it ran."""
+
+    training: list[MetricSeries] = []
+    """What its program reported, then what patterns found."""
+
+
+class JobsEvent(Message):
+    """An event of the stream."""
+
+    complete: bool = False
+    """Whether this is the last part of a snapshot."""
+
+    deleted: list[JobRef] = []
+    """Jobs that are gone, or match no longer."""
+
+    first: bool = False
+    """Whether this is the first part of a snapshot."""
+
+    id: str = ""
+    """Continues the stream after this event when it is sent as `lastEventId`; empty in parts of a snapshot
+    before its last.
+    """
+
+    jobs: list[JobRow] = []
+    """Jobs in their new state."""
+
+    type: str = ""
+    """`snapshot`: `jobs` are among those that match; forget all others once `complete`. `change`: `jobs` were
+    created or changed, `deleted` are gone or match no longer. `heartbeat`: nothing changed.
+    """
+
+
+class ListAuditResponse(Message):
+    """A page of operations."""
+
+    continue_: str = Field(default="", alias="continue")
+    """Send this for the next page; empty after the last page."""
+
+    operations: list[AuditedOperation] = []
+    """The operations."""
+
+
+class ListDeliveriesResponse(Message):
+    """A page of deliveries."""
+
+    continue_: str = Field(default="", alias="continue")
+    """Send this for the next page; empty after the last page."""
+
+    deliveries: list[Delivery] = []
+    """The deliveries."""
+
+
+class ListEventsResponse(Message):
+    """Events, oldest first."""
+
+    events: list[Event] = []
+    """The events."""
+
+
+class ListJobsResponse(Message):
+    """A page of jobs."""
+
+    continue_: str = Field(default="", alias="continue")
+    """Send this for the next page; empty after the last page."""
+
+    jobs: list[JobRow] = []
+    """The jobs."""
+
+    total: int | None = None
+    """The number of jobs that match, if it was asked for."""
+
+
+class NamespaceSummary(Message):
+    """A namespace as a caller sees it."""
+
+    jobs: int = 0
+    """The number of jobs of these kinds."""
+
+    kinds: list[str] = []
+    """The kinds of jobs that the caller may list there."""
+
+    name: str = ""
+    """The name."""
+
+
+class ListNamespacesResponse(Message):
+    """Namespaces, by name."""
+
+    namespaces: list[NamespaceSummary] = []
+    """The namespaces."""
+
+    partial: bool = False
+    """Whether the cluster does not let the caller list namespaces: then those without jobs are missing.
+    """
+
+
+class NotificationRule(Message):
+    """A rule about who is notified of what."""
+
+    causes: list[str] = []
+    """The causes that it is about; all if empty."""
+
+    created: Time = None
+    """When it was created."""
+
+    email: str = ""
+    """Where e-mails go."""
+
+    enabled: bool = False
+    """Whether it is in force."""
+
+    job: str = ""
+    """The name of that job."""
+
+    job_uid: str = ""
+    """The UID of the only job that it is about; empty for all jobs of the namespace."""
+
+    kind: str = ""
+    """The kind of the only job that it is about, if the service still knows that job."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    owner: str = ""
+    """Who created it."""
+
+    phases: list[str] = []
+    """The phases that it is about; all if empty."""
+
+    reasons: list[str] = []
+    """The reasons that it is about; all if empty."""
+
+    secret: str = ""
+    """The key that signs webhooks, only in the answer that created it."""
+
+    url: str = ""
+    """Where webhooks go."""
+
+
+class ListNotificationRulesResponse(Message):
+    """Rules, by name."""
+
+    rules: list[NotificationRule] = []
+    """The rules."""
+
+
+class RelatedJob(Message):
+    """A job, and where it came from."""
+
+    how: str = ""
+    """How it came from that one; empty for an original."""
+
+    job: JobRow | None = None
+    """Its row."""
+
+    origin: str = ""
+    """The name of the job that it repeats or was copied from; empty for an original."""
+
+
+class ListRelatedJobsResponse(Message):
+    """Related jobs, the oldest first."""
+
+    jobs: list[RelatedJob] = []
+    """The jobs."""
+
+
+class TemplateParameter(Message):
+    """A parameter of a template."""
+
+    allowed: list[str] = []
+    """The values to choose from; any of the type if empty."""
+
+    default: str = ""
+    """The value if none is given; without one, a value is required."""
+
+    description: str = ""
+    """What it is for."""
+
+    name: str = ""
+    """The name."""
+
+    sets: list[str] = []
+    """The fields that it sets, by path."""
+
+    type: str = ""
+    """The type of its values; a text if not given."""
+
+
+class Template(Message):
+    """A template: a manifest from which jobs are created."""
+
+    description: str = ""
+    """What it is for."""
+
+    kind: str = ""
+    """The kind of job that it creates."""
+
+    manifest: str = ""
+    """The manifest, YAML."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    parameters: list[TemplateParameter] = []
+    """What a user of it may choose."""
+
+    shared: bool = False
+    """Whether it is one that the organisation shares."""
+
+    version: int = 0
+    """The number of this version, from 1."""
+
+    versions: list[int] = []
+    """The numbers of all versions that are kept, the oldest first."""
+
+
+class ListTemplatesResponse(Message):
+    """Templates, by name."""
+
+    templates: list[Template] = []
+    """The newest version of each."""
+
+
+class UsedAmount(Message):
+    """How much of a resource was used. The numbers are decimal texts, because they are exact."""
+
+    amount_seconds: str = ""
+    """Cores, bytes or GPUs times seconds."""
+
+    hours: str = ""
+    """Cores, GiB or GPUs times hours, rounded to four digits."""
+
+    resource: str = ""
+    """`cpu`, `memory`, or the resource of a GPU."""
+
+
+class Usage(Message):
+    """A sum of what jobs used."""
+
+    amounts: list[UsedAmount] = []
+    """The amounts by resource."""
+
+    job: str = ""
+    """The job's name, if summed by job."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    uid: str = ""
+    """Its UID."""
+
+    user: str = ""
+    """The user, if summed by user; empty if the cluster recorded none."""
+
+
+class ListUsageResponse(Message):
+    """What jobs used."""
+
+    csv: str = ""
+    """The same as a table, if CSV was asked for."""
+
+    from_: Time = Field(default=None, alias="from")
+    """The first second of the period."""
+
+    until: Time = None
+    """Its end, which does not belong to it."""
+
+    usage: list[Usage] = []
+    """The sums."""
+
+
+class LogOrigin(Message):
+    """The source of a line."""
+
+    pod: str = ""
+    """The pod."""
+
+    rank: int | None = None
+    """The rank."""
+
+
+class LogItem(Message):
+    """A line, or a note about the reading."""
+
+    also: list[LogOrigin] = []
+    """Where else the same line was written, if lines are folded."""
+
+    at: str = ""
+    """When the line was written."""
+
+    evidence: bool = False
+    """Whether the line is evidence for the cause of the job's failure."""
+
+    level: str = ""
+    """The line's level, if it is marked with one."""
+
+    pod: str = ""
+    """The pod."""
+
+    rank: int | None = None
+    """The rank that wrote it, if ranks were asked for."""
+
+    text: str = ""
+    """The line, what is waited for, or the note."""
+
+    type: str = ""
+    """`line`, `waiting` (there is nothing to read yet) or `note`."""
+
+
+class NamespaceJobs(Message):
+    """The jobs of a namespace."""
+
+    jobs: JobCounts | None = None
+    """Its jobs."""
+
+    namespace: str = ""
+    """The namespace."""
+
+
+class QuotaResource(Message):
+    """A resource of a quota."""
+
+    hard: str = ""
+    """The most, as a quantity."""
+
+    percent: int = 0
+    """The part that is used, in percent."""
+
+    quota: str = ""
+    """The ResourceQuota."""
+
+    resource: str = ""
+    """The resource."""
+
+    used: str = ""
+    """What is used, as a quantity."""
+
+
+class NamespaceQuota(Message):
+    """How full a namespace's quotas are."""
+
+    message: str = ""
+    """The same in words."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    percent: int = 0
+    """The part of the fullest resource that is used, in percent."""
+
+    resources: list[QuotaResource] = []
+    """The resources, the fullest first."""
+
+
+class QueueResource(Message):
+    """A resource of a ClusterQueue, over all its flavors."""
+
+    borrowed: str = ""
+    """The part of that which is borrowed from the cohort."""
+
+    nominal: str = ""
+    """Its own quota, as a quantity."""
+
+    resource: str = ""
+    """The resource."""
+
+    used: str = ""
+    """What admitted Workloads use."""
+
+
+class Queue(Message):
+    """A queue of Kueue."""
+
+    admitted: int = 0
+    """Workloads that are admitted."""
+
+    cluster_queue: str = ""
+    """The ClusterQueue of a LocalQueue."""
+
+    cohort: str = ""
+    """The cohort from which a ClusterQueue may borrow."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace; empty for a ClusterQueue."""
+
+    pending: int = 0
+    """Workloads that wait."""
+
+    resources: list[QueueResource] = []
+    """The resources of a ClusterQueue."""
+
+    stopped: bool = False
+    """Whether it admits nothing."""
+
+
+class UserJobs(Message):
+    """The jobs of a user in a namespace."""
+
+    jobs: JobCounts | None = None
+    """The jobs."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    user: str = ""
+    """The user; empty if the cluster has not recorded who created them."""
+
+
+class Overview(Message):
+    """The cluster in numbers."""
+
+    models: list[GpuModel] = []
+    """GPUs by model."""
+
+    namespaces: list[NamespaceJobs] = []
+    """Namespaces with jobs that run or wait, by name."""
+
+    nodes: list[GpuNode] = []
+    """Nodes with GPUs, by name."""
+
+    queues: list[Queue] = []
+    """Kueue's ClusterQueues, then LocalQueues."""
+
+    quotas: list[NamespaceQuota] = []
+    """Namespaces with a quota, the fullest first."""
+
+    unread: list[str] = []
+    """What the caller may not read; it is not counted."""
+
+    users: list[UserJobs] = []
+    """Users with jobs that run or wait, by name."""
+
+
+class RecordAdmissionsResponse(Message):
+    """Admissions were recorded."""
+
+    pending: list[str] = []
+    """The reviews that are not recorded yet: a request of the same user that is still under way may have made
+    these writes. Send them again a moment later.
+    """
+
+
+class ResumeJobResponse(Message):
+    """The resumed job."""
+
+    changed: bool = False
+    """Whether it was suspended before."""
+
+    job: JobRow | None = None
+    """Its row."""
+
+
+class RetryJobResponse(Message):
+    """The other job."""
+
+    job: JobRow | None = None
+    """Its row."""
+
+    manifest: str = ""
+    """Its manifest, YAML."""
+
+
+class SignIn(Message):
+    """An address that signs a browser in."""
+
+    expires: Time = None
+    """When it expires."""
+
+    path: str = ""
+    """Its path at this service. The first visitor is signed in as the caller."""
+
+
+class SuspendJobResponse(Message):
+    """The suspended job."""
+
+    changed: bool = False
+    """Whether it was not suspended before."""
+
+    job: JobRow | None = None
+    """Its row."""
+
+
+LIST_AUDIT = Method(
+    "GET", "/api/v1/audit", query=frozenset({"continue", "limit", "namespace", "object", "since", "until", "who"})
+)
+"""Lists what was done, oldest first."""
+RECORD_ADMISSIONS = Method("POST", "/api/v1/audit/admissions")
+"""Records what an admission webhook saw, in the audit log."""
+EXPORT_AUDIT = Method("GET", "/api/v1/audit/export", query=frozenset({"after", "through"}), is_stream=True)
+"""Exports the lines of the audit log in order, each exactly as it was hashed."""
+LIST_JOBS = Method(
+    "GET",
+    "/api/v1/jobs",
+    query=frozenset(
+        {
+            "continue",
+            "fields",
+            "kind",
+            "labels",
+            "limit",
+            "names",
+            "namespace",
+            "owner",
+            "phase",
+            "q",
+            "since",
+            "sort",
+            "total",
+            "until",
+        }
+    ),
+)
+"""Lists jobs."""
+GET_IDENTITY = Method("GET", "/api/v1/me", query=frozenset({"kind", "namespace"}))
+"""Returns who the caller is, and what the caller may do with jobs in a namespace."""
+LIST_NAMESPACES = Method("GET", "/api/v1/namespaces", query=frozenset({"kind"}))
+"""Lists the namespaces in which the caller may list jobs of a kind, by name."""
+CHECK_AVAILABILITY = Method("POST", "/api/v1/namespaces/{namespace}/availability")
+"""Checks whether a job could be created and start now."""
+BATCH_JOBS = Method("POST", "/api/v1/namespaces/{namespace}/batch", query=frozenset({"dryRun"}))
+"""Deletes, suspends or resumes several jobs of a namespace."""
+COMPARE_JOBS = Method("POST", "/api/v1/namespaces/{namespace}/compare")
+"""Compares jobs of a namespace."""
+LIST_DELIVERIES = Method(
+    "GET", "/api/v1/namespaces/{namespace}/deliveries", query=frozenset({"continue", "limit", "state"})
+)
+"""Lists the deliveries of a namespace's rules, newest first."""
+CREATE_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs", query=frozenset({"dryRun"}))
+"""Creates a job from a manifest of any supported kind, from a template, or an MPIJob from a specification.
+"""
+DELETE_JOB = Method("DELETE", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}", query=frozenset({"force"}))
+"""Deletes a job and everything that belongs to it."""
+GET_JOB = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}")
+"""Gets a job with its pods and conditions, the steps of its way, what it waits for or why it failed, who must
+act, and the changes that may help.
+"""
+CLONE_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/clone", query=frozenset({"dryRun"}))
+"""Runs a copy of a job, with changes."""
+LIST_EVENTS = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/events")
+"""Lists the events of a job and its pods, oldest first."""
+EXPORT_JOB = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/export", query=frozenset({"format"}))
+"""Exports a job as what creates it again."""
+GET_HISTORY = Method(
+    "GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/history", query=frozenset({"continue", "limit", "uid"})
+)
+"""Returns what became of a job."""
+READ_LOGS = Method(
+    "GET",
+    "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/logs",
+    query=frozenset(
+        {
+            "all",
+            "container",
+            "context",
+            "exclude",
+            "fold",
+            "follow",
+            "grep",
+            "level",
+            "previous",
+            "rank",
+            "sinceSeconds",
+            "split",
+            "state",
+            "tail",
+            "worker",
+        }
+    ),
+    is_stream=True,
+)
+"""Reads the output of a job's pods, line by line, merged by time."""
+GET_METRICS = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/metrics", query=frozenset({"pattern"}))
+"""Returns a job's metrics over time."""
+LIST_RELATED_JOBS = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/related")
+"""Lists the jobs that repeat the same job or were copied from it, directly or from one another, the job
+included, the oldest first.
+"""
+RESUME_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/resume")
+"""Resumes a suspended job from the beginning."""
+RETRY_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/retry", query=frozenset({"dryRun"}))
+"""Runs an ended job again, as another job."""
+SUSPEND_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/suspend")
+"""Suspends a job."""
+LIST_NOTIFICATION_RULES = Method("GET", "/api/v1/namespaces/{namespace}/notifications")
+"""Lists the rules of a namespace about who is notified of what."""
+DELETE_NOTIFICATION_RULE = Method("DELETE", "/api/v1/namespaces/{namespace}/notifications/{name}")
+"""Deletes a rule and its deliveries."""
+GET_NOTIFICATION_RULE = Method("GET", "/api/v1/namespaces/{namespace}/notifications/{name}")
+"""Gets a rule."""
+PUT_NOTIFICATION_RULE = Method("PUT", "/api/v1/namespaces/{namespace}/notifications/{name}")
+"""Creates or replaces a rule."""
+TEST_NOTIFICATION_RULE = Method("POST", "/api/v1/namespaces/{namespace}/notifications/{name}/test")
+"""Sends a test delivery by a rule, with the phase `Test`."""
+LIST_TEMPLATES = Method("GET", "/api/v1/namespaces/{namespace}/templates")
+"""Lists the templates of a namespace, and those that the organisation shares."""
+DELETE_TEMPLATE = Method("DELETE", "/api/v1/namespaces/{namespace}/templates/{name}")
+"""Deletes a template with all its versions."""
+GET_TEMPLATE = Method("GET", "/api/v1/namespaces/{namespace}/templates/{name}", query=frozenset({"version"}))
+"""Gets a template of a namespace or, if it has none of that name, a shared one."""
+SAVE_TEMPLATE = Method("PUT", "/api/v1/namespaces/{namespace}/templates/{name}")
+"""Saves a template."""
+GET_OVERVIEW = Method("GET", "/api/v1/overview", query=frozenset({"namespace"}))
+"""Returns the cluster in numbers."""
+CREATE_SIGN_IN = Method("POST", "/api/v1/signin")
+"""Makes an address that signs a browser in as the caller."""
+WATCH_JOBS = Method(
+    "GET",
+    "/api/v1/stream",
+    query=frozenset({"kind", "labels", "lastEventId", "names", "namespace", "owner", "phase", "q"}),
+    is_stream=True,
+)
+"""Streams changes of jobs."""
+LIST_USAGE = Method("GET", "/api/v1/usage", query=frozenset({"by", "format", "namespace", "since", "until", "user"}))
+"""Sums what jobs used in a period, exact to the second."""

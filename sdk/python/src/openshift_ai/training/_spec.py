@@ -1,0 +1,429 @@
+"""What to run: the specification of an MPIJob, in terms of model training.
+
+Values are checked when a specification is made: types by pydantic, and what the service would refuse by `_checks`. Either way the
+error is an `InvalidSpecError` that names every fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ._errors import FieldFault, InvalidSpecError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+NVIDIA_GPU = "nvidia.com/gpu"
+#: Resources that are GPUs, each of which gets a rank.
+GPUS = (NVIDIA_GPU, "amd.com/gpu")
+
+
+class Spec(BaseModel):
+    """A part of a specification. Unknown fields are faults."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=False, defer_build=True)
+
+    def __init__(self, **fields: Any) -> None:
+        """Checks and keeps the fields."""
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise invalid(type(self).__name__, error) from None
+
+
+def invalid(what: str, error: ValidationError) -> InvalidSpecError:
+    """The faults that pydantic found, as an error of this package."""
+    faults: list[FieldFault] = []
+    for fault in error.errors(include_url=False):
+        path = ".".join(str(part) for part in fault["loc"])
+        inner = (fault.get("ctx") or {}).get("error")
+        if isinstance(inner, InvalidSpecError):
+            # A part of a specification that was given as a map.
+            faults += [FieldFault(f"{path}.{found.path}", found.fault, found.fix) for found in inner.fields]
+        else:
+            faults.append(FieldFault(path, fault["msg"].removeprefix("Value error, ")))
+    listed = "; ".join(str(fault) for fault in faults)
+    return InvalidSpecError(f"{what} is invalid: {listed}", fields=faults, hint="see the fields of " + what)
+
+
+def _text(value: Any) -> Any:
+    """Numbers are texts in Kubernetes' quantities and environments."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+#: Whole numbers as Kubernetes has them.
+Number = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+Quantity = Annotated[str, BeforeValidator(_text)]
+
+
+class Resources(Spec):
+    """Resources of a pod: names and quantities, as in Kubernetes."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, requests: Mapping[str, str | float] = ..., limits: Mapping[str, str | float] = ...
+        ) -> None: ...
+
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+    """What the scheduler reserves; as much as `limits` if not given."""
+    limits: dict[str, Quantity] = Field(default_factory=dict)
+    """What the pod may use at most."""
+
+
+#: Resources as a map, as in a manifest.
+ResourceMap = Mapping[str, Mapping[str, str | int | float]]
+
+
+class SecretKey(Spec):
+    """A variable's value that is a key of a Secret."""
+
+    secret: str
+    """The Secret."""
+    key: str
+    """Its key."""
+
+
+class ConfigMapKey(Spec):
+    """A variable's value that is a key of a ConfigMap."""
+
+    config_map: str
+    """The ConfigMap."""
+    key: str
+    """Its key."""
+
+
+Variable = SecretKey | ConfigMapKey | Text
+
+
+class ClaimVolume(Spec):
+    """A PersistentVolumeClaim, for data and checkpoints."""
+
+    claim: str
+    """The claim."""
+    path: str
+    """Where it is mounted."""
+    read_only: bool = False
+    """Whether it is mounted without the right to write."""
+    sub_path: str | None = None
+    """The folder in the volume; its root if not given."""
+
+
+class SecretVolume(Spec):
+    """A Secret as files."""
+
+    secret: str
+    """The Secret."""
+    path: str
+    """Where it is mounted."""
+
+
+class ConfigMapVolume(Spec):
+    """A ConfigMap as files."""
+
+    config_map: str
+    """The ConfigMap."""
+    path: str
+    """Where it is mounted."""
+
+
+class ScratchVolume(Spec):
+    """Space that lives as long as the pod; with `in_memory`, such as for `/dev/shm`."""
+
+    path: str
+    """Where it is mounted."""
+    size: Quantity | None = None
+    """The most that it may hold."""
+    in_memory: bool = False
+    """Whether it is memory rather than disk."""
+
+
+Volume = ClaimVolume | SecretVolume | ConfigMapVolume | ScratchVolume
+
+
+class Toleration(Spec):
+    """A taint of nodes that the pods tolerate."""
+
+    key: str | None = None
+    """The taint's key; every key if not given."""
+    operator: Literal["Exists", "Equal"] = "Exists"
+    """Whether the value matters."""
+    value: str | None = None
+    """The taint's value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """The taint's effect; every effect if not given."""
+    toleration_seconds: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    """How long a taint that evicts is tolerated."""
+
+
+class Scheduling(Spec):
+    """Where and when pods are placed."""
+
+    node_selector: dict[str, Text] = Field(default_factory=dict)
+    """Labels that nodes must have."""
+    tolerations: list[Toleration] = Field(default_factory=list)
+    """Taints that are tolerated."""
+    affinity: dict[str, Any] | None = None
+    """Kubernetes' affinity, as in a pod."""
+    topology_spread: list[dict[str, Any]] = Field(default_factory=list)
+    """Kubernetes' topology spread constraints, as in a pod."""
+    scheduler: str | None = None
+    """The scheduler's name."""
+    min_available: Number | None = None
+    """How many pods must fit before any starts (gang scheduling); all if not given."""
+
+
+#: The MPI implementations, by their names in lower case.
+_IMPLEMENTATIONS = {"": "OpenMPI", "openmpi": "OpenMPI", "intel": "Intel", "mpich": "MPICH"}
+
+
+def _implementation(value: Any) -> Any:
+    """As in the service, upper and lower case are the same."""
+    return _IMPLEMENTATIONS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+class MPIConfig(Spec):
+    """How MPI is started."""
+
+    implementation: Annotated[Literal["OpenMPI", "Intel", "MPICH"], BeforeValidator(_implementation)] = "OpenMPI"
+    """The MPI implementation in the image."""
+    slots_per_worker: Number | None = None
+    """Ranks on each Worker; if not given, the number of GPUs, or 1 without GPUs."""
+    launch: Literal["ssh", "agent"] | None = None
+    """How the Launcher reaches the Workers; the operator's default if not given."""
+
+
+class FailurePolicy(Spec):
+    """What a failure does to the job."""
+
+    worker_failure: Literal["fail", "restart", "tolerate"] | None = None
+    """What a failed Worker does: end the job, restart all pods, or be replaced."""
+    max_gang_restarts: Number | None = None
+    """The most restarts of all pods after an infrastructure failure."""
+    start_timeout: str | None = None
+    """How long a Worker may take to be ready, for example `10m`."""
+    stall_timeout: str | None = None
+    """How long the job may be silent before it counts as stalled, for example `10m`."""
+
+
+class PodFields(TypedDict, total=False):
+    """Arguments of Workers and Launcher."""
+
+    resources: Resources | ResourceMap
+    image: str | None
+    env: Mapping[str, SecretKey | ConfigMapKey | str | float]
+    volumes: Sequence[Volume] | Mapping[str, str]
+    scheduling: Scheduling | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+def _volumes(value: Any) -> Any:
+    """Claims with their paths are volumes too: `{"data": "/data"}`."""
+    if isinstance(value, Mapping):
+        return [{"claim": claim, "path": path} for claim, path in value.items()]
+    return value
+
+
+class PodSpec(Spec):
+    """What Workers and Launcher have in common."""
+
+    resources: Resources = Field(default_factory=Resources)
+    """The pod's resources."""
+    image: str | None = None
+    """The image; the job's if not given."""
+    env: dict[str, Variable] = Field(default_factory=dict)
+    """Variables in addition to the job's."""
+    volumes: Annotated[list[Volume], BeforeValidator(_volumes)] = Field(default_factory=list)
+    """Volumes in addition to the job's."""
+    scheduling: Scheduling | None = None
+    """Where the pod is placed; as the job says if not given."""
+    labels: dict[str, Text] = Field(default_factory=dict)
+    """Labels of the pod."""
+    annotations: dict[str, Text] = Field(default_factory=dict)
+    """Annotations of the pod."""
+
+
+class WorkerSpec(PodSpec):
+    """The Workers, which run the training."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, replicas: int = 1, **fields: Unpack[PodFields]) -> None: ...
+
+    replicas: Number = 1
+    """The number of Workers, at least 1."""
+
+
+class LauncherSpec(PodSpec):
+    """The Launcher, which runs `mpirun`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[PodFields]) -> None: ...
+
+
+def _mpi(value: Any) -> Any:
+    return {"implementation": value} if isinstance(value, str) else value
+
+
+def _command(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError("is one text; give a list of words, or ['sh', '-c', '…'] for a shell's line")
+    return value
+
+
+class SpecFields(TypedDict, total=False):
+    """Arguments of a specification."""
+
+    command: Sequence[str]
+    namespace: str | None
+    worker_spec: WorkerSpec
+    launcher_spec: LauncherSpec
+    mpi: MPIConfig | Literal["OpenMPI", "Intel", "MPICH"]
+    in_launcher: bool
+    workdir: str | None
+    slots: int | None
+    env: Mapping[str, SecretKey | ConfigMapKey | str | float]
+    volumes: Sequence[Volume] | Mapping[str, str]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    queue: str | None
+    priority: str | None
+    scheduling: Scheduling
+    failures: FailurePolicy
+    clean_pod_policy: Literal["None", "Running", "All"] | None
+    deadline_seconds: int | None
+    retries: int | None
+    ttl_seconds: int | None
+    suspend: bool
+    code: Callable[..., Any] | Path | str | Sequence[str | Path] | None
+    code_arguments: Mapping[str, Any]
+
+
+class JobFields(SpecFields, total=False):
+    """Arguments of the short form."""
+
+    name: str
+    image: str
+    workers: int
+    gpus_per_worker: int
+    cpu_per_worker: str | float
+    memory_per_worker: str
+
+
+class MPIJobSpec(Spec):
+    """A distributed training job with MPI."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, name: str, image: str, **fields: Unpack[SpecFields]) -> None: ...
+
+    name: str
+    """The job's name."""
+    image: str
+    """The image of the Launcher and the Workers."""
+    command: Annotated[list[str], BeforeValidator(_command)] = Field(default_factory=list)
+    """What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set."""
+    namespace: str | None = None
+    """The namespace; the client's if not given."""
+    worker_spec: WorkerSpec = Field(default_factory=WorkerSpec)
+    """The Workers."""
+    launcher_spec: LauncherSpec = Field(default_factory=LauncherSpec)
+    """The Launcher."""
+    mpi: Annotated[MPIConfig, BeforeValidator(_mpi)] = Field(default_factory=MPIConfig)
+    """How MPI is started; a word is the implementation: `mpi="Intel"`."""
+    in_launcher: bool = False
+    """Whether to run the command once, in the Launcher, exactly as given."""
+    workdir: str | None = None
+    """The directory in which the command starts, in every pod; that of the image if not given."""
+    slots: Number | None = None
+    """The same as `mpi.slots_per_worker`."""
+    env: dict[str, Variable] = Field(default_factory=dict)
+    """Environment of the Launcher, the Workers and their ranks."""
+    volumes: Annotated[list[Volume], BeforeValidator(_volumes)] = Field(default_factory=list)
+    """Volumes of all pods; `{"claim": "/path"}` mounts claims."""
+    labels: dict[str, Text] = Field(default_factory=dict)
+    """Labels of the job."""
+    annotations: dict[str, Text] = Field(default_factory=dict)
+    """Annotations of the job."""
+    queue: str | None = None
+    """The Kueue queue to submit to."""
+    priority: str | None = None
+    """The priority class of the pods."""
+    scheduling: Scheduling = Field(default_factory=Scheduling)
+    """Where and when all pods are placed."""
+    failures: FailurePolicy = Field(default_factory=FailurePolicy)
+    """What a failure does to the job."""
+    clean_pod_policy: Literal["None", "Running", "All"] | None = None
+    """Which pods to delete at the end."""
+    deadline_seconds: Number | None = None
+    """The maximum run time of the Launcher, in seconds."""
+    retries: Number | None = None
+    """The number of retries of a failed Launcher."""
+    ttl_seconds: Number | None = None
+    """How long the job is kept after its end, in seconds; for ever if not given."""
+    suspend: bool = False
+    """Whether to create the job suspended."""
+    code: Callable[..., Any] | Path | str | Sequence[str | Path] | None = None
+    """A function, a folder, a file or several files to ship to every rank; at most 256 KiB when packed."""
+    code_arguments: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the function in `code`, as JSON can write them."""
+
+    @property
+    def slots_per_worker(self) -> int:
+        """Ranks on each Worker."""
+        given = self.slots if self.slots is not None else self.mpi.slots_per_worker
+        return given if given is not None else max(self.gpus_per_worker, 1)
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs of each Worker."""
+        limits = self.worker_spec.resources.limits
+        return sum(int(limits[name]) for name in GPUS if limits.get(name, "").isdecimal())
+
+    def with_changes(self, **fields: Unpack[JobFields]) -> MPIJobSpec:
+        """A copy with other values: fields, or `workers`, `gpus_per_worker`, `cpu_per_worker`, `memory_per_worker`."""
+        copied = {name: getattr(self, name) for name in self.model_fields_set}
+        return made({**copied, **fields})
+
+
+def made(fields: Mapping[str, Any]) -> MPIJobSpec:
+    """The specification of fields or of the short form's arguments, which are checked here and not by the type checker."""
+    return MPIJobSpec(**short_form(dict(fields)))
+
+
+#: Arguments of the short form, and the resource that each is of every Worker.
+PER_WORKER = {"gpus_per_worker": NVIDIA_GPU, "cpu_per_worker": "cpu", "memory_per_worker": "memory"}
+
+
+def short_form(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a specification from the arguments of the short form, such as `workers=4, gpus_per_worker=1`."""
+    fields = dict(fields)
+    given = fields.get("worker_spec")
+    base = given.model_dump(exclude_unset=True) if isinstance(given, WorkerSpec) else dict(given or {})
+    changed = False
+    if fields.get("workers") is not None:
+        base["replicas"], changed = fields["workers"], True
+    for argument, resource in PER_WORKER.items():
+        amount = fields.get(argument)
+        if amount is None:
+            continue
+        resources = base.get("resources") or {}
+        resources = {name: dict(amounts) for name, amounts in dict(resources).items()}
+        for amounts in [
+            resources.setdefault("limits", {}),
+            *[r for n, r in resources.items() if n == "requests"],
+        ]:
+            amounts[resource] = amount
+        base["resources"], changed = resources, True
+    for argument in ("workers", *PER_WORKER):
+        fields.pop(argument, None)
+    return {**fields, "worker_spec": base} if changed else fields

@@ -1,0 +1,144 @@
+"""What is known about a job at one time, and lines of its output."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ._models import Job, JobMetrics, JobRow
+
+#: Phases after which nothing changes.
+ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class JobStatus(JobRow):
+    """The status of a job, as the service computed it."""
+
+    @property
+    def workers_running(self) -> int:
+        """Workers that run and are ready."""
+        return self.workers.running if self.workers else 0
+
+    @property
+    def workers_pending(self) -> int:
+        """Workers that do not run yet."""
+        return self.workers.pending if self.workers else 0
+
+    @property
+    def workers_failed(self) -> int:
+        """Workers that failed."""
+        return self.workers.failed if self.workers else 0
+
+    @property
+    def workers_total(self) -> int:
+        """Workers requested."""
+        return self.workers.of if self.workers else 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has succeeded or failed."""
+        return self.phase in ENDED
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether the job has succeeded."""
+        return self.phase == "Succeeded"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Kind, namespace and name."""
+        return (self.kind, self.namespace, self.name)
+
+    @property
+    def summary(self) -> str:
+        """Phase, reason and Workers in one line."""
+        reason = self.phase_reason or self.cause
+        text = f"{self.phase} ({reason})" if reason else self.phase or "Unknown"
+        if self.workers_total:
+            text += f", {self.workers_running}/{self.workers_total} Workers running"
+        return text
+
+
+class JobDetails(Job):
+    """Everything that is known about a job."""
+
+    @property
+    def row_status(self) -> JobStatus:
+        """The job's status."""
+        return JobStatus.model_validate(self.row.model_dump() if self.row else {})
+
+    def _repr_html_(self) -> str:
+        from ._html import details
+
+        return details(self)
+
+
+class Metrics(JobMetrics):
+    """A job's metrics over time, drawn in notebooks."""
+
+    def series(self, name: str) -> list[tuple[datetime, float]]:
+        """The times and numbers of a metric of the training; empty if there is none of this name."""
+        for one in self.training:
+            if one.name == name and one.start is not None:
+                start = one.start
+                return [
+                    (start + timedelta(seconds=after), float(value))
+                    for after, value in zip(one.seconds, one.values, strict=False)
+                ]
+        return []
+
+    def _repr_html_(self) -> str:
+        from ._plot import metrics
+
+        return metrics(self)
+
+
+class JobChange(NamedTuple):
+    """A change among the jobs that are watched."""
+
+    type: str
+    """`added`, `changed` or `deleted`."""
+    status: JobStatus
+    """The job's newest status; the last known one if it was deleted."""
+
+
+class LogLine(str):
+    """A line of output. It is a string, with where and when it was written."""
+
+    __slots__ = ("at", "evidence", "level", "pod", "rank")
+
+    pod: str
+    """The pod that wrote it."""
+    at: str
+    """When it was written: RFC 3339 with nanoseconds."""
+    rank: int | None
+    """The MPI rank that wrote it, if ranks were asked for."""
+    level: str
+    """`debug`, `info`, `warning`, `error`, or empty."""
+    evidence: bool
+    """Whether it is evidence for the cause of the job's failure."""
+
+    def __new__(
+        cls,
+        text: str,
+        pod: str = "",
+        at: str = "",
+        rank: int | None = None,
+        level: str = "",
+        evidence: bool = False,
+    ) -> LogLine:
+        """Creates a line."""
+        line = super().__new__(cls, text)
+        line.pod = pod
+        line.at = at
+        line.rank = rank
+        line.level = level
+        line.evidence = evidence
+        return line
+
+    @property
+    def written(self) -> datetime | None:
+        """When the line was written."""
+        # Before 3.11, Python reads neither `Z` nor nanoseconds.
+        whole, _, fraction = self.at.removesuffix("Z").partition(".")
+        return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00") if whole else None

@@ -1,0 +1,231 @@
+"""A bad network, a service that is away, and wrong answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from faults import NOT_THE_SERVICE, TOO_MANY, Proxy, proxy
+from local_cluster import IMAGE, Cluster
+
+from openshift_ai.training import (
+    Backoff,
+    MPIJobClient,
+    TooManyRequestsError,
+    TrainingError,
+    UnauthenticatedError,
+    UnavailableError,
+    UsageError,
+)
+
+QUICK = Backoff(attempts=4, first=0.01, longest=0.05)
+#: Writes numbers, slowly at first, so that connections break within.
+COUNTS = [
+    "python",
+    "-uc",
+    "import time\nfor i in range(2000):\n    print('line', i)\n    time.sleep(0.002 if i < 300 else 0)",
+]
+
+
+@pytest.fixture
+def bad(cluster: Cluster) -> Iterator[Proxy]:
+    with proxy(cluster.url, cluster.ca) as made:
+        yield made
+
+
+@pytest.fixture
+def behind(bad: Proxy, cluster: Cluster, namespace: str) -> Iterator[MPIJobClient]:
+    with MPIJobClient(bad.url, token=cluster.token, namespace=namespace, backoff=QUICK) as made:
+        yield made
+
+
+def test_a_request_is_repeated_within_bounds(bad: Proxy, behind: MPIJobClient) -> None:
+    bad.refuse(2)
+    assert behind.whoami().user
+    assert bad.connections == 3
+    bad.cut_all()
+    assert behind.whoami().user, "a kept connection that broke meanwhile is replaced"
+    bad.cut_all()
+    before = bad.connections
+    bad.refuse(9)
+    with pytest.raises(UnavailableError, match="does not answer") as caught:
+        behind.whoami()
+    assert caught.value.retryable
+    assert bad.connections - before == QUICK.attempts
+    bad.faults.clear()
+
+
+def test_too_many_requests_wait_as_long_as_the_service_says(bad: Proxy, behind: MPIJobClient) -> None:
+    bad.answer(TOO_MANY)
+    began = time.monotonic()
+    assert behind.whoami().user
+    assert 1 <= time.monotonic() - began < 10
+    with MPIJobClient(bad.url, token="x", backoff=Backoff(attempts=1)) as once:
+        bad.answer(TOO_MANY)
+        with pytest.raises(TooManyRequestsError) as caught:
+            once.whoami()
+    assert (caught.value.code, caught.value.retry_after, caught.value.status) == ("TooManyRequests", 1, 429)
+
+
+def test_an_answer_that_is_not_the_services_is_plainly_said(bad: Proxy, cluster: Cluster) -> None:
+    with MPIJobClient(bad.url, token="x", backoff=Backoff(attempts=1)) as once:
+        bad.answer(NOT_THE_SERVICE)
+        with pytest.raises(UnavailableError, match="HTTP 502, but not as the training service does") as refused:
+            once.whoami()
+        assert "no route" in str(refused.value)
+        bad.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        with pytest.raises(TrainingError, match="not as the training service does"):
+            once.whoami()
+        for line in (b"<html>", b"7"):
+            bad.answer(
+                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b\n" % (len(line) + 1, line)
+            )
+            with pytest.raises(TrainingError, match="a line that is not JSON") as caught:
+                next(once.watch(all_namespaces=True))
+            assert not caught.value.retryable
+
+
+def test_a_creation_whose_answer_is_lost_creates_one_job(bad: Proxy, behind: MPIJobClient) -> None:
+    bad.drop_answer()
+    job = behind.create_mpijob(name="once", image=IMAGE, command=["x"], suspend=True)
+    assert [found.uid for found in behind.list()] == [job.uid]
+    bad.cut_all()
+    bad.drop_answer()
+    copied = job.clone(set=["suspend=true"])
+    assert sorted(found.name for found in behind.list()) == sorted([job.name, copied.name])
+
+
+def test_logs_continue_after_breaks_without_loss_and_without_doubles(bad: Proxy, behind: MPIJobClient) -> None:
+    job = behind.create_mpijob(name="counts", image=IMAGE, command=COUNTS, in_launcher=True, retries=0)
+    job.wait_until("Running", 60)
+    bad.cut_all()
+    bad.cut_after(1, 700, 5_000, 5_001, 30_000)
+    lines = list(job.logs(follow=True))
+    assert not bad.faults, "every break has happened"
+    assert lines == [f"line {index}" for index in range(2000)]
+    bad.cut_all()
+    bad.cut_after(50_000, 100_000)
+    assert list(job.logs()) == lines
+    assert list(job.logs(tail=3)) == lines[-3:]
+
+
+def test_lines_of_the_same_time_are_neither_lost_nor_doubled() -> None:
+    from openshift_ai.training._resume import LogPosition
+
+    def item(pod: str, at: str, text: str) -> dict[str, str]:
+        return {"type": "line", "pod": pod, "at": f"2026-01-31T12:00:{at}Z", "text": text}
+
+    everything = [
+        item(pod, at, f"{pod}{index}")
+        for index, (pod, at) in enumerate(
+            [
+                ("a", "00"),
+                ("b", "00"),
+                ("a", "00.5"),
+                ("a", "00.5"),
+                ("a", "00.5"),
+                ("b", "00.50"),
+                ("a", "01"),
+                ("c", "01"),
+            ]
+        )
+    ]
+    for cut in range(len(everything) + 1):
+        for again in range(cut + 1):
+            position = LogPosition({"tail": 100})
+            taken = position.lines(everything[:cut])
+            query = position.query()
+            assert query.get("tail") == (100 if cut == 0 else None)
+            # What the service repeats begins anywhere before the break, if nothing of it has a time of which it left lines out.
+            first = everything[again]["at"] if again < len(everything) else ""
+            if any(
+                one["at"] == first and one["pod"] == everything[again]["pod"] for one in everything[:again] if first
+            ):
+                continue
+            taken += position.lines(everything[again:])
+            assert taken == [one["text"] for one in everything], (cut, again)
+
+
+def test_a_wait_survives_breaks(bad: Proxy, behind: MPIJobClient) -> None:
+    job = behind.create_mpijob(name="waits", image=IMAGE, command=["sleep", "2"], workers=1)
+    bad.cut_all()
+    bad.cut_after(1, 300, 400)
+    seen = [status.model_dump_json() for status in job.watch(timeout=60)]
+    assert job.status.has_succeeded
+    assert len(seen) == len(set(seen)), "what is repeated after a break is not reported again"
+
+
+def test_a_service_that_restarts_is_waited_for(cluster: Cluster, namespace: str) -> None:
+    with MPIJobClient(cluster.url, token=cluster.token, ca=cluster.ca, namespace=namespace) as client:
+        client.create_mpijob(name="before", image=IMAGE, command=["x"], suspend=True)
+        changes = client.watch(timeout=120)
+        assert next(changes).status.name == "before"
+        cluster.local("down")
+
+        def up() -> None:
+            cluster.up()
+            with MPIJobClient(cluster.url, token=cluster.token, ca=cluster.ca, namespace=namespace) as other:
+                other.create_mpijob(name="after", image=IMAGE, command=["x"], suspend=True)
+
+        thread = threading.Thread(target=up)
+        thread.start()
+        names = []
+        for change in changes:
+            names.append((change.type, change.status.name))
+            if ("added", "after") in names:
+                break
+        thread.join()
+        assert ("added", "before") not in names, "the snapshot of the new service brings nothing that was known"
+        assert ("deleted", "before") not in names
+
+
+def test_a_service_that_is_away_or_not_trusted_is_plainly_said(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nowhere = f"https://127.0.0.1:{taken.getsockname()[1] + 1}"
+    with (
+        MPIJobClient(nowhere, token="x", backoff=QUICK) as client,
+        pytest.raises(UnavailableError, match="does not answer"),
+    ):
+        client.whoami()
+    with MPIJobClient(cluster.url, token="x") as client, pytest.raises(UnavailableError) as caught:
+        client.whoami()
+    assert (caught.value.reason, caught.value.retryable) == ("CertificateNotTrusted", False)
+    assert "ODH_TRAINING_CA" in caught.value.hint
+    with MPIJobClient(cluster.url, token="wrong", ca=cluster.ca) as client, pytest.raises(UnauthenticatedError):
+        client.whoami()
+
+
+def test_a_slow_service_is_not_waited_for_longer_than_asked(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        with (
+            MPIJobClient(url, token="x", timeout=0.2, backoff=Backoff(attempts=2, first=0.01)) as client,
+            pytest.raises(UnavailableError, match="does not answer"),
+        ):
+            client.whoami()
+        assert time.monotonic() - began < 5
+
+
+def test_a_newer_service_is_understood(bad: Proxy, behind: MPIJobClient) -> None:
+    row = b'{"kind":"MPIJob","namespace":"n","name":"x","phase":"Hibernating","workers":{"of":2,"frozen":2},"since":7}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    body = b'{"row":%b,"horoscope":{}}' % row
+    bad.answer(head % len(body) + body)
+    job = behind.get("x")
+    assert (job.status.phase, job.status.workers_total, job.status.has_ended) == ("Hibernating", 2, False)
+
+
+def test_an_older_service_is_plainly_said(cluster: Cluster) -> None:
+    from openshift_ai.training._models import Method
+
+    with (
+        MPIJobClient(cluster.url, token=cluster.token, ca=cluster.ca) as client,
+        pytest.raises(UsageError, match="has no GET /api/v1/later") as caught,
+    ):
+        client.transport.call(Method("GET", "/api/v1/later"), {})
+    assert caught.value.reason == "NotSupported"
+    assert "older" in caught.value.hint

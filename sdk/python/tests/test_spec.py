@@ -1,0 +1,362 @@
+"""Specifications: what they become, and what is refused; each compared with what the real service does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from local_cluster import IMAGE, Cluster, printed
+
+from openshift_ai.training import (
+    ClaimVolume,
+    ConfigMapKey,
+    ConfigMapVolume,
+    FailurePolicy,
+    FieldFault,
+    InvalidSpecError,
+    LauncherSpec,
+    MPIConfig,
+    MPIJobClient,
+    MPIJobSpec,
+    Resources,
+    Scheduling,
+    ScratchVolume,
+    SecretKey,
+    SecretVolume,
+    Toleration,
+    WorkerSpec,
+)
+from openshift_ai.training import _models as models
+from openshift_ai.training._checks import faults
+from openshift_ai.training._manifest import body, is_plain, job_spec, manifest
+from openshift_ai.training._spec import JobFields, PodFields, PodSpec, SpecFields, made
+
+REPOSITORY = Path(__file__).parents[3]
+BASE: dict[str, Any] = {"name": "resnet", "image": IMAGE, "command": ["python", "/train.py"]}
+#: Specifications that the service's own `spec` can express.
+PLAIN: list[dict[str, Any]] = [
+    {},
+    {"workers": 4, "gpus_per_worker": 2, "cpu_per_worker": "500m", "memory_per_worker": "1.5G"},
+    {"env": {"LR": 0.1, "DEBUG": True, "A": ""}, "workers": 2},
+    {"env": {"LR": "0.1"}, "mpi": "Intel", "workers": 3, "slots": 2},
+    {"mpi": MPIConfig(implementation="MPICH", slots_per_worker=2), "labels": {"team": "vision"}},
+    {"mpi": MPIConfig(launch="agent"), "failures": FailurePolicy(worker_failure="restart", max_gang_restarts=3)},
+    {"command": ["sh", "-c", "cd /x; mpirun -np 2 ./a.out"]},
+    {"in_launcher": True, "command": ["/opt/run"]},
+    {"volumes": {"data": "/data", "models": "/models"}, "queue": "gpu", "annotations": {"a/b": "c"}},
+    {"clean_pod_policy": "All", "deadline_seconds": 90, "retries": 0, "suspend": True},
+    {"env": {"OMPI_ALLOW_RUN_AS_ROOT": "0"}},
+]
+#: What only a manifest can express.
+RICH: list[dict[str, Any]] = [
+    {
+        "worker_spec": WorkerSpec(
+            replicas=2,
+            resources={"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "2Gi"}},
+            env={"ONLY": "here"},
+            labels={"role": "w"},
+        )
+    },
+    {
+        "launcher_spec": LauncherSpec(resources=Resources(limits={"cpu": "1"}), image="quay.io/x/launcher:1"),
+        "env": {"TOKEN": SecretKey(secret="s", key="k"), "MODE": ConfigMapKey(config_map="c", key="k")},
+    },
+    {
+        "volumes": [
+            ClaimVolume(claim="data", path="/data", read_only=True, sub_path="x"),
+            SecretVolume(secret="s", path="/s"),
+            ConfigMapVolume(config_map="c", path="/c"),
+            ScratchVolume(path="/dev/shm", size="1Gi", in_memory=True),
+        ]
+    },
+    {
+        "scheduling": Scheduling(
+            node_selector={"gpu": "a100"},
+            tolerations=[
+                Toleration(key="gpu", effect="NoSchedule"),
+                Toleration(toleration_seconds=5, effect="NoExecute"),
+            ],
+            affinity={"podAntiAffinity": {}},
+            topology_spread=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+            scheduler="volcano",
+            min_available=2,
+        ),
+        "ttl_seconds": 60,
+        "workdir": "/work",
+    },
+]
+
+
+#: Every argument that the service writes into an exported program but `in_launcher`, for which there is no `mpirun`.
+EVERY: dict[str, Any] = {
+    "workers": 2,
+    "gpus_per_worker": 1,
+    "cpu_per_worker": "500m",
+    "memory_per_worker": "1Gi",
+    "launcher_spec": LauncherSpec(resources=Resources(limits={"cpu": "1", "memory": "1Gi"})),
+    "workdir": "/work",
+    "mpi": "Intel",
+    "slots": 2,
+    "env": {"LR": "0.1", "NAME": "it's \"quoted\" \\ 'ü'\n"},
+    "volumes": [ClaimVolume(claim=claim, path=path) for claim, path in (("b", "/b"), ("a", "/a"), ("a", "/again"))],
+    "labels": {"team": "vision"},
+    "annotations": {"a/b": "c"},
+    "queue": "gpu",
+    "priority": "high",
+    "clean_pod_policy": "All",
+    "deadline_seconds": 90,
+    "retries": 2,
+    "ttl_seconds": 60,
+}
+
+
+def spec_of(fields: dict[str, Any]) -> MPIJobSpec:
+    return made({**BASE, **fields})
+
+
+def in_order(job: dict[str, Any]) -> dict[str, Any]:
+    """The order of variables does not matter."""
+    for role in job["spec"]["mpiReplicaSpecs"].values():
+        for container in role["template"]["spec"]["containers"]:
+            container.get("env", []).sort(key=lambda variable: variable["name"])
+    return job
+
+
+@pytest.mark.parametrize("fields", PLAIN)
+def test_our_manifest_is_the_job_that_the_service_makes(client: MPIJobClient, fields: dict[str, Any]) -> None:
+    spec = spec_of(fields)
+    assert is_plain(spec)
+    path = {"namespace": client.namespace()}
+    made = [
+        models.CreateJobResponse.model_validate(
+            client.transport.call(models.CREATE_JOB, path, body={**sent, "dryRun": True, "skipChecks": True})
+        ).manifest
+        for sent in ({"spec": job_spec(spec)}, {"manifest": json.dumps(manifest(spec))})
+    ]
+    service, ours = (in_order(yaml.safe_load(text)) for text in made)
+    assert ours == service
+
+
+@pytest.mark.parametrize("fields", RICH)
+def test_what_only_a_manifest_can_express_is_accepted(client: MPIJobClient, fields: dict[str, Any]) -> None:
+    spec = spec_of(fields)
+    assert "manifest" in body(spec)
+    path = {"namespace": client.namespace()}
+    sent = {**body(spec), "dryRun": True, "skipChecks": True}
+    answer = models.CreateJobResponse.model_validate(client.transport.call(models.CREATE_JOB, path, body=sent))
+    accepted = yaml.safe_load(answer.manifest)
+    asked = json.loads(body(spec)["manifest"])
+    assert missing(asked, accepted) == []
+
+
+def missing(asked: Any, found: Any, path: str = "") -> list[str]:
+    """The fields that were asked for and are not there."""
+    if isinstance(asked, dict):
+        return [m for k, v in asked.items() for m in missing(v, (found or {}).get(k), f"{path}.{k}")]
+    if isinstance(asked, list):
+        pairs = zip(asked, [*(found or []), *[None] * len(asked)], strict=False)
+        return [m for i, (a, f) in enumerate(pairs) for m in missing(a, f, f"{path}[{i}]")]
+    return [] if asked == found else [f"{path}: {asked!r} is {found!r}"]
+
+
+#: Specifications with what is wrong with each; the service's own test goes through them too.
+CASES: list[dict[str, Any]] = yaml.safe_load((REPOSITORY / "openapi/specifications.yaml").read_text())
+#: Fields of the service's `spec` that have another name here.
+NAMES = {
+    "gpus": "gpus_per_worker",
+    "cpu": "cpu_per_worker",
+    "memory": "memory_per_worker",
+    "inLauncher": "in_launcher",
+    "cleanPodPolicy": "clean_pod_policy",
+    "deadlineSeconds": "deadline_seconds",
+}
+#: Fields that take one of a few words: another one is refused by the type, in pydantic's words.
+CLOSED = {"mpi": "mpi.implementation", "spec.runPolicy.cleanPodPolicy": "clean_pod_policy"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_what_is_wrong_with_a_specification_is_what_the_service_says(case: dict[str, Any]) -> None:
+    wanted = case.get("faults", [])
+    arguments = {NAMES.get(name, name): value for name, value in case["spec"].items()}
+    if any(fault["path"] in CLOSED for fault in wanted):
+        with pytest.raises(InvalidSpecError) as caught:
+            made(arguments)
+        assert [fault.path for fault in caught.value.fields] == [CLOSED[fault["path"]] for fault in wanted]
+    else:
+        assert [fault._asdict() for fault in faults(made(arguments))] == [{"fix": ""} | fault for fault in wanted]
+
+
+def test_the_running_service_says_the_same(client: MPIJobClient) -> None:
+    path = {"namespace": client.namespace()}
+    for case in CASES:
+        try:
+            client.transport.call(
+                models.CREATE_JOB, path, body={"spec": case["spec"], "dryRun": True, "skipChecks": True}
+            )
+            found = []
+        except InvalidSpecError as error:
+            found = [fault._asdict() for fault in error.fields]
+        assert found == [{"fix": ""} | fault for fault in case.get("faults", [])], case["case"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        (
+            {"worker_spec": WorkerSpec(resources={"requests": {"memory": "16GB"}})},
+            "worker_spec.resources.requests.memory",
+        ),
+        (
+            {"worker_spec": WorkerSpec(resources={"limits": {"amd.com/gpu": "x"}})},
+            "worker_spec.resources.limits.amd.com/gpu",
+        ),
+        ({"launcher_spec": LauncherSpec(resources={"limits": {"cpu": "one"}})}, "launcher_spec.resources.limits.cpu"),
+        ({"launcher_spec": LauncherSpec(env={"1": "x"})}, "env"),
+        ({"volumes": [ScratchVolume(path="shm")]}, "volumes"),
+        ({"volumes": [ScratchVolume(path="/shm", size="1GB")]}, "volumes.size"),
+        ({"workdir": "work"}, "workdir"),
+        ({"ttl_seconds": -1}, "spec.runPolicy.ttlSecondsAfterFinished"),
+        (
+            {"failures": FailurePolicy(start_timeout="soon")},
+            "metadata.annotations[training.opendatahub.io/start-timeout]",
+        ),
+    ],
+)
+def test_what_only_a_manifest_can_express_is_checked_too(fields: dict[str, Any], path: str) -> None:
+    assert [fault.path for fault in faults(spec_of(fields))] == [path]
+
+
+def test_a_number_that_kubernetes_does_not_have_is_refused() -> None:
+    for field in ("workers", "slots", "retries", "ttl_seconds", "deadline_seconds"):
+        with pytest.raises(InvalidSpecError):
+            spec_of({field: 1 << 31})
+
+
+def test_an_invalid_specification_is_not_sent() -> None:
+    with MPIJobClient("https://192.0.2.1", token="x") as nowhere, pytest.raises(InvalidSpecError) as caught:
+        nowhere.create_mpijob(name="x", image="y", command=[], workers=0)
+    assert [fault.path for fault in caught.value.fields] == ["command", "workers"]
+    assert caught.value.fields[0] == FieldFault("command", "is required", "give a program and its arguments")
+    assert "command: is required (give a program and its arguments)" in str(caught.value)
+
+
+def test_wrong_types_and_unknown_fields_are_errors_of_this_package() -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_of({"worker_spec": {"replicas": "many", "replica": 3}, "command": "python train.py"})
+    assert {fault.path for fault in caught.value.fields} == {"worker_spec.replicas", "worker_spec.replica", "command"}
+    assert "give a list of words" in str(caught.value)
+
+
+def test_a_copy_has_the_changes_and_the_rest() -> None:
+    spec = spec_of({"workers": 4, "memory_per_worker": "16Gi", "env": {"A": "1"}})
+    changed = spec.with_changes(memory_per_worker="32Gi", name="other")
+    assert (changed.worker_spec.replicas, changed.worker_spec.resources.limits) == (4, {"memory": "32Gi"})
+    assert (changed.name, changed.env, spec.name) == ("other", {"A": "1"}, "resnet")
+    assert spec.with_changes(workers=2).worker_spec.resources.limits == {"memory": "16Gi"}
+
+
+@pytest.mark.parametrize("fields", [*PLAIN, EVERY])
+def test_the_python_that_the_service_exports_makes_the_same_job(
+    cluster: Cluster, client: MPIJobClient, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    job = client.create_mpijob(spec_of({**fields, "suspend": True}), skip_checks=True)
+    program, manifest = job.export("python"), job.to_yaml()
+    job.delete(wait=True)
+    monkeypatch.setenv("ODH_HOME", str(cluster.home))
+    # It asks for GPUs and volumes that nobody has; it is suspended.
+    found: dict[str, Any] = {}
+    exec(program.replace("\n))\n", "\n), skip_checks=True)\n"), found)
+    with found["client"]:
+        again = found["job"].to_yaml()
+    first, second = (in_order(yaml.safe_load(text)) for text in (manifest, again))
+    assert first["spec"] == second["spec"]
+    if fields is EVERY:
+        written = set(re.findall(r"^    (\w+)=", program, re.MULTILINE))
+        source = (REPOSITORY / "crates/jobs/src/export/code.rs").read_text()
+        assert set(re.findall(r'put\("(\w+)"', source)) - {"in_launcher"} < written
+
+
+def test_a_job_that_only_a_manifest_can_express_is_not_exported_as_python(client: MPIJobClient) -> None:
+    job = client.create_mpijob(spec_of({"worker_spec": WorkerSpec(labels={"a": "b"}), "suspend": True}))
+    with pytest.raises(InvalidSpecError, match="only a manifest can express"):
+        job.export("python")
+
+
+def test_the_arguments_for_type_checkers_are_the_fields() -> None:
+    assert set(SpecFields.__annotations__) | {"name", "image"} == set(MPIJobSpec.model_fields)
+    assert set(PodFields.__annotations__) == set(PodSpec.model_fields)
+    short = set(JobFields.__annotations__) - set(SpecFields.__annotations__)
+    assert short == {"name", "image", "workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker"}
+
+
+# Code that is shipped
+
+
+def train(steps: int, name: str = "x") -> None:
+    import os
+
+    print(
+        "trained",
+        steps,
+        name,
+        "rank",
+        os.environ["OMPI_COMM_WORLD_RANK"],
+        "code",
+        any("ODH_CODE" in v for v in os.environ),
+    )
+
+
+def test_a_function_runs_on_every_rank(client: MPIJobClient) -> None:
+    job = client.create_mpijob(
+        name="function", image=IMAGE, code=train, code_arguments={"steps": 3, "name": "it's"}, workers=2, retries=0
+    )
+    job.wait_for_completion(60)
+    assert printed(job.logs()) == [f"trained 3 it's rank {rank} code False" for rank in range(2)]
+
+
+def test_a_folder_runs_on_every_rank_and_ranks_of_a_worker_share_it(client: MPIJobClient, tmp_path: Path) -> None:
+    (tmp_path / "pack/inner").mkdir(parents=True)
+    (tmp_path / "pack/__pycache__").mkdir()
+    (tmp_path / "pack/__pycache__/x.pyc").write_bytes(b"x")
+    (tmp_path / "pack/inner/__init__.py").write_text("VALUE = 42\n")
+    # Noise that does not compress: several variables are needed.
+    import random
+
+    noise = random.Random(1).randbytes(150_000)
+    (tmp_path / "pack/noise").write_bytes(noise)
+    (tmp_path / "pack/main.py").write_text(
+        "import os, inner\nprint(inner.VALUE, len(open('noise', 'rb').read()), os.listdir('.').count('__pycache__'))\n"
+    )
+    job = client.create_mpijob(
+        name="folder", image=IMAGE, command=["python", "main.py"], code=tmp_path / "pack", workers=1, slots=2, retries=0
+    )
+    job.wait_for_completion(60)
+    assert [line.split()[:2] for line in printed(job.logs())] == [["42", "150000"]] * 2
+
+
+def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:
+    import random
+
+    large = tmp_path / "large.bin"
+    large.write_bytes(random.Random(1).randbytes(300_000))
+    word = "captured"
+
+    def closure() -> None:
+        print(word)
+
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"code": large}, "more than 256 KiB"),
+        ({"code": [tmp_path / "none.py"]}, "neither a file nor a folder"),
+        ({"code": closure}, "uses word"),
+        ({"code": lambda: None}, "not a plain function"),
+        ({"code": len}, "source cannot be read"),
+        ({"code": train, "code_arguments": {"steps": {1, 2}}}, "JSON cannot write"),
+    ]
+    for fields, fault in cases:
+        with pytest.raises(InvalidSpecError, match=fault):
+            body(spec_of(fields))
+    assert [f.path for f in faults(spec_of({"code": large, "command": ["mpirun", "x"]}))] == ["code"]
