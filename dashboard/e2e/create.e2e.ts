@@ -1,0 +1,174 @@
+import { describe, expect, test } from "vitest";
+import { image } from "./cluster";
+import {
+  ask,
+  createJob,
+  createMember,
+  createNamespace,
+  inspect,
+  openBrowser,
+  themes,
+  visit,
+  waitForJob,
+} from "./stage";
+
+openBrowser();
+
+type Manifest = { manifest: string };
+const manifestOf = (namespace: string, name: string) =>
+  ask<Manifest>("GET", `/api/v1/namespaces/${namespace}/jobs/mpijob/${name}`);
+
+describe("creating a job", () => {
+  test("passes every rule of axe in every theme", async () => {
+    const namespace = createNamespace("create");
+    for (const theme of themes) {
+      await visit(`/create?namespace=${namespace}`, { theme }, (page) => inspect(page, `create-guide-${theme}`));
+      await visit(`/create/job?type=mpijob&namespace=${namespace}`, { theme }, async (page) => {
+        await page.locator("#field-name").fill("Not_A_Name");
+        await page.getByText(/is not a valid host name/).waitFor();
+        await page.getByRole("button", { name: "Form and YAML" }).click();
+        await page.getByRole("button", { name: "Show Advanced Options" }).click();
+        await page.getByRole("textbox", { name: "Manifest, YAML" }).waitFor();
+        await inspect(page, `create-fault-${theme}`);
+      });
+      await visit(`/create/job?type=mpijob&namespace=${namespace}`, { theme }, async (page) => {
+        await page.locator("#field-name").fill("big");
+        await page.locator("#field-image").fill(image);
+        await page.locator("#field-command").fill("python train.py");
+        await page.locator("#field-workers").fill("4");
+        await page.locator("#field-gpus").fill("8");
+        await page.getByText(/Insufficient GPUs: /).waitFor();
+        await page.getByText("32", { exact: true }).waitFor();
+        await inspect(page, `create-waits-${theme}`);
+      });
+    }
+  });
+
+  test("works by keyboard alone, from the guide to the job", async () => {
+    const namespace = createNamespace("keyboard");
+    await visit(`/create?namespace=${namespace}`, {}, async (page) => {
+      const tabTo = async (name: string | RegExp) => {
+        for (let presses = 0; presses < 60; presses++) {
+          await page.keyboard.press("Tab");
+          const label = await page.evaluate(() => {
+            const at = document.activeElement as HTMLInputElement | null;
+            return at?.labels?.[0]?.textContent ?? at?.textContent ?? "";
+          });
+          if (typeof name === "string" ? label.trim().startsWith(name) : name.test(label)) return;
+        }
+        throw new Error(`Tab does not lead to ${name}`);
+      };
+      await tabTo("Choose MPIJob");
+      await page.keyboard.press("Enter");
+      await page.locator("#field-name").waitFor();
+      await tabTo(/^Name(?!space)/);
+      await page.keyboard.type("typed");
+      await tabTo("Training Image");
+      await page.keyboard.type(image);
+      await tabTo("Command");
+      await page.keyboard.type("sh -c 'echo \"two words\"'");
+      await tabTo("Create Job");
+      await page.keyboard.press("Enter");
+      await page.waitForURL(`**/jobs/${namespace}/mpijob/typed**`);
+    });
+    await waitForJob(namespace, "typed", "Succeeded");
+    expect((await manifestOf(namespace, "typed")).manifest).toContain('echo "two words"');
+  });
+
+  test("keeps form and YAML in step, with the person's comments", async () => {
+    const namespace = createNamespace("step");
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+      await page.getByRole("button", { name: "Form and YAML" }).click();
+      const editor = page.getByRole("textbox", { name: "Manifest, YAML" });
+      await editor.focus();
+      await page.keyboard.press("Control+Home");
+      await page.keyboard.type("# Ask Jane first.\n");
+      await page.locator("#field-name").fill("commented");
+      await page.locator("#field-workers").fill("3");
+      await expect.poll(() => editor.textContent()).toContain("# Ask Jane first.");
+      await expect.poll(() => editor.textContent()).toContain("replicas: 3");
+      await editor.focus();
+      await page.keyboard.press("Control+Home");
+      await page.keyboard.type("spec: [");
+      await page.getByText(/^Warning alert:Line \d+:/).waitFor();
+      for (let presses = 0; presses < "spec: [".length; presses++) await page.keyboard.press("Backspace");
+      await page.locator("#field-workers").waitFor();
+      expect(await page.locator("#field-workers").inputValue()).toBe("3");
+      await page.reload();
+      expect(await page.locator("#field-name").inputValue()).toBe("commented");
+      await page.getByText("What you typed before is still here.").waitFor();
+    });
+  });
+
+  test("begins with a former job and a change, and with a file", async () => {
+    const namespace = createNamespace("begin");
+    await createJob(namespace, { name: "former", workers: 2, memory: "64Mi", command: ["true"] });
+    await visit(
+      `/create/job?namespace=${namespace}&from=${namespace}/mpijob/former&set=worker.memory=128Mi`,
+      {},
+      async (page) => {
+        expect(await page.locator("#field-memory").inputValue()).toBe("128Mi");
+        expect(await page.locator("#field-command").inputValue()).toBe("true");
+        await page.getByRole("button", { name: "Create Job" }).click();
+        await page.waitForURL(`**/jobs/${namespace}/mpijob/former-*`);
+      },
+    );
+    await visit(`/create?namespace=${namespace}`, {}, async (page) => {
+      const content = `# From a file.\nkind: MPIJob\napiVersion: kubeflow.org/v2beta1\nmetadata: {name: filed}\nspec: {}\n`;
+      await page
+        .locator("input[type=file]")
+        .setInputFiles({ name: "job.yaml", mimeType: "text/yaml", buffer: Buffer.from(content) });
+      await page.locator("#field-name").waitFor();
+      expect(await page.locator("#field-name").inputValue()).toBe("filed");
+      await page
+        .getByText(/mpiReplicaSpecs/)
+        .first()
+        .waitFor();
+    });
+  });
+
+  test("says before the form is filled in that a person may not create jobs", async () => {
+    const [own, other] = [createNamespace("own"), createNamespace("other")];
+    const token = createMember(own);
+    await visit(`/create/job?type=mpijob&namespace=${other}`, { token }, async (page) => {
+      await page.getByText(`lacks 'create' permission for MPIJobs in namespace '${other}'`).waitFor();
+      expect(await page.getByRole("button", { name: "Create Job" }).isDisabled()).toBe(true);
+      await inspect(page, "create-forbidden");
+    });
+  });
+
+  test("keeps what was typed while the service is away", async () => {
+    const namespace = createNamespace("away");
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+      await page.locator("#field-name").fill("patient");
+      await page.locator("#field-image").fill(image);
+      await page.locator("#field-command").fill("true");
+      await page.context().setOffline(true);
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await page.getByRole("heading", { name: "The job was not created" }).waitFor();
+      await inspect(page, "create-disconnected");
+      await page.context().setOffline(false);
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await page.waitForURL(`**/jobs/${namespace}/mpijob/patient**`);
+    });
+  });
+
+  test("executes nothing of a hostile job, and shows it as it is", async () => {
+    const namespace = createNamespace("hostile");
+    const hostile = "<img src=x onerror=alert(1)> \u202Egnp.exe \u001B[31mred javascript:alert(3)";
+    await createJob(namespace, {
+      name: "hostile",
+      suspend: true,
+      command: ["echo", hostile],
+      env: { X: "</script><script>alert(4)</script>" },
+    });
+    await visit(`/create/job?namespace=${namespace}&from=${namespace}/mpijob/hostile`, {}, async (page) => {
+      expect(await page.locator("#field-command").inputValue()).toContain("<img src=x onerror=alert(1)>");
+      await page.getByRole("button", { name: "Form and YAML" }).click();
+      await page.getByRole("textbox", { name: "Manifest, YAML" }).waitFor();
+      await page.getByRole("button", { name: "Show Advanced Options" }).click();
+      await page.getByLabel("Environment variables 1, Name").waitFor();
+      expect(await page.locator("img[src=x], script:not([src])").count()).toBe(0);
+    });
+  });
+});

@@ -1,0 +1,364 @@
+import { describe, expect, onTestFinished, test } from "vitest";
+import {
+  ask,
+  createJob,
+  createMember,
+  createNamespace,
+  inspect,
+  kubectl,
+  openBrowser,
+  type Theme,
+  themes,
+  visit,
+  waitForJob,
+} from "./stage";
+
+openBrowser();
+
+const tabs = ["Overview", "Configuration", "Workers", "Logs", "Metrics", "Events"];
+
+// Rank 1 of three takes 240 MB; the others wait for it.
+const hungry = `
+import os, time
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+print(f"rank {rank} starts", flush=True)
+time.sleep(1)
+shards = []
+if rank == 1:
+    for shard in range(12):
+        print(f"rank 1 loads shard {shard}", flush=True)
+        shards.append(bytearray(os.urandom(1) * 20_000_000))
+        time.sleep(0.1)
+`;
+
+const address = (namespace: string, name: string) => `/jobs/${namespace}/mpijob/${name}`;
+
+async function createOutOfMemory(namespace: string, name: string): Promise<void> {
+  const command = ["python3", "-c", hungry];
+  await createJob(namespace, { name, workers: 3, command, memory: "128Mi", retries: 0, cleanPodPolicy: "Running" });
+  await waitForJob(namespace, name, "Failed");
+}
+
+describe("a Worker out of memory", () => {
+  test("is explained, mended with one click, and both attempts are compared", async () => {
+    const namespace = createNamespace("memory");
+    await createOutOfMemory(namespace, "train");
+    await visit(address(namespace, "train"), {}, async (page) => {
+      const card = page.getByRole("region", { name: "Failed: Out of memory" });
+      await card.getByText("memory limit (128 MiB) was exceeded").waitFor();
+      await card.getByText("out of memory, limit 128 MiB").waitFor();
+      await card.getByRole("link", { name: "Worker 1" }).waitFor();
+      await page.getByRole("option", { name: /^Worker 1, Failed/ }).waitFor();
+      await card.getByRole("button", { name: "Run again with 256 MiB of memory per Worker" }).click();
+      await page.waitForURL(/train-clone-1$/);
+      await page.getByRole("status").getByText("Succeeded").waitFor({ timeout: 40_000 });
+      await page.getByRole("link", { name: "Compare all" }).click();
+      await page.getByRole("heading", { name: "Compare jobs" }).waitFor();
+      const outcome = page.getByRole("grid", { name: "Outcome" });
+      await outcome.waitFor();
+      expect(
+        await outcome
+          .getByRole("row", { name: /^State/ })
+          .getByRole("gridcell")
+          .allTextContents(),
+      ).toEqual(["Failed", "Succeeded"]);
+      const configuration = page.getByRole("grid", { name: "Configuration" });
+      expect(await configuration.getByRole("row").count()).toBe(2);
+      const memory = configuration.getByRole("row", { name: /resources.limits.memory/ });
+      expect(await memory.getByRole("gridcell").allTextContents()).toEqual(["128Mi", "256Mi"]);
+      await inspect(page, "compare-light");
+    });
+  });
+
+  test("may get another value, which the service checks before anything is created", async () => {
+    const namespace = createNamespace("value");
+    await createOutOfMemory(namespace, "train");
+    await visit(address(namespace, "train"), {}, async (page) => {
+      await page.getByRole("button", { name: "Other value…" }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByText("The cluster would accept it, as train-clone-1").waitFor();
+      await dialog.getByLabel("Memory per Worker").fill("lots");
+      await dialog.getByText("lots").first().waitFor();
+      await dialog.getByText("The cluster would accept it").waitFor({ state: "detached" });
+      await inspect(page, "job-fix-refused-light");
+      await dialog.getByLabel("Memory per Worker").fill("1Gi");
+      await dialog.getByLabel("Name", { exact: true }).fill("train-more");
+      await dialog.getByText("The cluster would accept it, as train-more").waitFor();
+      await dialog.getByRole("button", { name: "Create Job" }).click();
+      await page.waitForURL(/train-more$/);
+      await page.getByText("Copied from").waitFor();
+    });
+  });
+
+  test("leads to the line of the log that says so", async () => {
+    const namespace = createNamespace("evidence");
+    await createOutOfMemory(namespace, "train");
+    await visit(address(namespace, "train"), {}, async (page) => {
+      await page.getByRole("link", { name: "View full logs" }).click();
+      const line = page.locator(".log-evidence");
+      await line.getByText("killed by the kernel").waitFor();
+      await page.getByText("End of the log").waitFor();
+      // The moment of that line is shown in the list of events, and the address keeps it.
+      await line.locator(".log-time").click();
+      await page.getByRole("link", { name: "Events at this moment" }).click();
+      await page.locator("tr.job-marked").waitFor();
+      await page.reload();
+      await page.locator("tr.job-marked").waitFor();
+    });
+  });
+});
+
+describe("a hostile log", () => {
+  const program = String.raw`
+import os, time
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    print("\x1b[31mred\x1b[0m \x1b]0;title\x07<img src=x onerror=alert(1)><script>window.hacked = 1</script>", flush=True)
+    print("invoice\u202efdp.exe", flush=True)
+    print("a" * 1_500_000 + "END", flush=True)
+    print("ERROR: \x00 broken", flush=True)
+    for line in range(120_000): print(f"line {line}")
+    print("last line", flush=True)
+    time.sleep(600)
+`;
+
+  test("executes nothing, hides nothing and does not freeze the page", { timeout: 120_000 }, async () => {
+    const namespace = createNamespace("hostile");
+    await createJob(namespace, { name: "hostile", command: ["python3", "-c", program] });
+    await waitForJob(namespace, "hostile", "Running");
+    await visit(`${address(namespace, "hostile")}/logs?whole=true`, {}, async (page) => {
+      const log = page.getByRole("region", { name: "Log", exact: true });
+      await page.evaluate(() => {
+        const found = window as unknown as { longest: number };
+        found.longest = 0;
+        new PerformanceObserver((list) => {
+          for (const task of list.getEntries()) found.longest = Math.max(found.longest, task.duration);
+        }).observe({ type: "longtask" });
+      });
+      await log.getByText("last line").waitFor({ timeout: 60_000 });
+      expect(await page.locator(".log-line").count()).toBeLessThan(100);
+      // A machine that runs other tests too multiplies what takes 100 ms alone.
+      expect(await page.evaluate(() => (window as unknown as { longest: number }).longest)).toBeLessThan(2_000);
+
+      await log.focus();
+      await page.keyboard.press("Home");
+      await log.getByText("red <img src=x onerror=alert(1)><script>window.hacked = 1</script>").waitFor();
+      await log.getByText("invoice‹U+202E›fdp.exe").waitFor();
+      await log.getByText("ERROR: ␀ broken").waitFor();
+      expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+      expect(await log.locator("img, script").count()).toBe(0);
+
+      await log
+        .getByRole("button", { name: /more characters/ })
+        .first()
+        .click();
+      const dialog = page.getByRole("dialog", { name: "The whole line" });
+      await dialog.waitFor();
+      await inspect(page, "job-whole-line-light");
+      await dialog.getByText("Close", { exact: true }).click();
+
+      // What was scrolled to stays in view; the page says that it does not follow.
+      expect(await page.getByLabel("Follow").isChecked()).toBe(false);
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: "Download" }).click(),
+      ]);
+      expect(download.suggestedFilename()).toBe("hostile.log");
+    });
+  });
+});
+
+describe("the page of a job", () => {
+  test("passes every rule of axe on every tab, in every theme", { timeout: 240_000 }, async () => {
+    const namespace = createNamespace("tabs");
+    await createOutOfMemory(namespace, "failed");
+    await createJob(namespace, { name: "greedy", workers: 2, gpus: 64 });
+    await createJob(namespace, { name: "paused", suspend: true });
+    await createJob(namespace, { name: "runs", workers: 2 });
+    await waitForJob(namespace, "runs", "Running");
+    for (const theme of themes) {
+      await visit(address(namespace, "failed"), { theme }, async (page) => {
+        for (const tab of tabs) {
+          await page.getByRole("tab", { name: tab }).click();
+          await page.getByRole("tabpanel", { name: tab }).waitFor();
+          await expect.poll(() => page.locator(".app-loading").count()).toBe(0);
+          await inspect(page, `job-${tab.toLowerCase()}-${theme}`);
+        }
+      });
+      await look(namespace, "greedy", theme, "Waiting: Unschedulable");
+      await look(namespace, "paused", theme, "Suspended");
+      await look(namespace, "runs", theme, "Your program runs");
+    }
+  });
+
+  async function look(namespace: string, name: string, theme: Theme, text: string): Promise<void> {
+    for (const width of [1280, 390]) {
+      await visit(address(namespace, name), { theme, width }, async (page) => {
+        await page.getByText(text).first().waitFor();
+        await inspect(page, `job-${name}-${width < 500 ? "phone-" : ""}${theme}`);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+        expect(overflow).toBeLessThanOrEqual(0);
+      });
+    }
+  }
+
+  test("shows a change within a second or so, and suspends and resumes", async () => {
+    const namespace = createNamespace("change");
+    await createJob(namespace, { name: "job", suspend: true });
+    await visit(address(namespace, "job"), {}, async (page) => {
+      await page.getByRole("button", { name: "Resume" }).click();
+      await page.getByRole("status").getByText("Running").waitFor();
+      await page.getByRole("button", { name: "Actions", exact: true }).click();
+      await page.getByRole("menuitem", { name: "Suspend" }).click();
+      await page.getByRole("heading", { name: "Suspended", exact: true }).waitFor();
+    });
+  });
+
+  test("says that someone else deleted the job, and still shows it", async () => {
+    const namespace = createNamespace("gone");
+    await createJob(namespace, { name: "job", suspend: true });
+    await visit(address(namespace, "job"), {}, async (page) => {
+      await page.getByRole("heading", { name: "Suspended", exact: true }).waitFor();
+      await ask("DELETE", `/api/v1/namespaces/${namespace}/jobs/mpijob/job`);
+      await page.getByText("job was deleted").waitFor();
+      expect(await page.getByRole("button", { name: "Actions", exact: true }).count()).toBe(0);
+      await page.getByRole("heading", { name: "Phases" }).waitFor();
+      await inspect(page, "job-deleted-light");
+    });
+  });
+
+  test("asks before it deletes, and names the job", async () => {
+    const namespace = createNamespace("delete");
+    await createJob(namespace, { name: "precious", suspend: true });
+    await visit(address(namespace, "precious"), {}, async (page) => {
+      await page.getByRole("button", { name: "Actions", exact: true }).click();
+      await page.getByRole("menuitem", { name: "Delete" }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByText(`${namespace}/precious`).waitFor();
+      await dialog.getByRole("button", { name: "Delete" }).click();
+      await page.getByText("precious was deleted").waitFor();
+    });
+  });
+
+  test("tells a person of another team only that there is no permission", async () => {
+    const own = createNamespace("own");
+    const other = createNamespace("other");
+    const token = createMember(own);
+    await createJob(other, { name: "secret", suspend: true });
+    await visit(address(other, "secret"), { token }, async (page) => {
+      await page.getByRole("heading", { name: "You have no permission for this" }).waitFor();
+      await inspect(page, "job-forbidden-light");
+    });
+  });
+
+  test("does not offer what the person may not do", async () => {
+    const namespace = createNamespace("viewer");
+    await createOutOfMemory(namespace, "train");
+    kubectl("-n", namespace, "create", "serviceaccount", "viewer");
+    kubectl(
+      "-n",
+      namespace,
+      "create",
+      "role",
+      "viewer",
+      "--verb=get,list,watch",
+      "--resource=mpijobs.kubeflow.org,pods,pods/log,events",
+    );
+    kubectl(
+      "-n",
+      namespace,
+      "create",
+      "rolebinding",
+      "viewer",
+      "--role=viewer",
+      `--serviceaccount=${namespace}:viewer`,
+    );
+    const token = kubectl("-n", namespace, "create", "token", "viewer").trim();
+    await visit(address(namespace, "train"), { token }, async (page) => {
+      const fix = page.getByRole("button", { name: "Run again with 256 MiB of memory per Worker" });
+      await expect.poll(() => fix.getAttribute("aria-disabled")).toBe("true");
+      await page.getByText("You have no permission for this in the namespace").waitFor();
+      await inspect(page, "job-viewer-light");
+    });
+  });
+});
+
+describe("metrics", () => {
+  const program = `
+import time
+for epoch in range(20):
+    print(f"epoch {epoch} loss={1 / (epoch + 1):.4f}", flush=True)
+    time.sleep(1)
+`;
+
+  test("are charts with one moment, which the log shows too", async () => {
+    const namespace = createNamespace("metrics");
+    await createJob(namespace, { name: "learns", command: ["python3", "-c", program] });
+    await waitForJob(namespace, "learns", "Running");
+    await visit(`${address(namespace, "learns")}/metrics`, {}, async (page) => {
+      await page.getByRole("img", { name: /^Loss: Last value: 0\.[0-3]/ }).waitFor({ timeout: 40_000 });
+      // The slider is the keyboard's way to a moment.
+      await page.getByRole("slider", { name: "Moment" }).focus();
+      await page.keyboard.press("ArrowLeft");
+      await page.getByRole("img", { name: /^Loss: [\d:]+\.000: [01]/ }).waitFor();
+      await inspect(page, "job-charts-light");
+      await page.getByRole("link", { name: "Logs at this moment" }).click();
+      await page.locator(".log-chosen").getByText("epoch").waitFor();
+    });
+  });
+});
+
+// Last: so many processes slow down everything beside them.
+describe("100 Workers", () => {
+  const program = `
+import os, time
+rank = os.environ["OMPI_COMM_WORLD_RANK"]
+print("all ranks write this", flush=True)
+for step in range(100):
+    if rank == "42" and step == 3: print("WARNING: rank 42 is slow", flush=True)
+    if rank == "0": print(f"step {step} loss={1 / (step + 1):.3f}", flush=True)
+    time.sleep(600 if step == 5 else 0.2)
+`;
+
+  test("are watched in a grid and searched in their log", { timeout: 240_000 }, async () => {
+    const namespace = createNamespace("hundred");
+    const command = ["mpirun", "--tag-output", "python3", "-c", program];
+    await createJob(namespace, { name: "wide", workers: 100, command, inLauncher: true });
+    onTestFinished(() => ask("DELETE", `/api/v1/namespaces/${namespace}/jobs/mpijob/wide?force=true`).then(() => {}));
+    await visit(address(namespace, "wide"), {}, async (page) => {
+      const cells = page.getByRole("option");
+      await expect.poll(() => cells.count()).toBe(100);
+      await page.getByText("100/100 Running").waitFor({ timeout: 120_000 });
+      await page.getByText("100 running", { exact: true }).waitFor();
+      await inspect(page, "job-hundred-light");
+
+      // One stop for the keyboard, arrow keys within.
+      await cells.first().focus();
+      await page.keyboard.press("End");
+      await page.keyboard.press("ArrowLeft");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: "wide-worker-98" }).waitFor();
+      expect(await page.getByRole("option", { selected: true }).getAttribute("aria-label")).toContain("Worker 98");
+
+      await page.getByRole("tab", { name: "Workers" }).click();
+      await page.getByLabel("Find by name, node or state").fill("worker-7");
+      await expect.poll(() => page.locator("tbody").count()).toBe(11);
+
+      await page.getByRole("tab", { name: "Logs" }).click();
+      const log = page.getByRole("region", { name: "Log", exact: true });
+      await log.getByText("step 4 loss").waitFor({ timeout: 60_000 });
+      // What all ranks write is one line.
+      await log
+        .getByRole("button", { name: /and \d+ more/ })
+        .first()
+        .waitFor();
+      await page.getByLabel("Search all lines").fill("rank \\d+ is slow");
+      await page.getByRole("button", { name: "Regular expression" }).click();
+      await log.locator("mark").getByText("rank 42 is slow").waitFor();
+      await expect.poll(() => page.locator(".log-line").count()).toBe(1);
+      await inspect(page, "job-search-light");
+      await page.reload();
+      await log.locator("mark").getByText("rank 42 is slow").waitFor();
+      expect(page.url()).toContain("regex=true");
+    });
+  });
+});

@@ -1,0 +1,173 @@
+// What tests use: a browser, requests to the service, and checks that every page must pass.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { request as httpsRequest } from "node:https";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll, expect, inject } from "vitest";
+import { image } from "./cluster";
+
+export const cluster = inject("cluster");
+export const themes = ["light", "dark", "contrast"] as const;
+export type Theme = (typeof themes)[number];
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const screenshots =
+  process.env.DASHBOARD_SCREENSHOTS ?? join(import.meta.dirname, "../../target/dashboard-screenshots");
+const patience = 20_000;
+
+let browser: Browser;
+
+/** Opens a browser for a file of tests. */
+export function openBrowser(): void {
+  beforeAll(async () => {
+    const known = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser"];
+    const executablePath = known.find((path) => path && existsSync(path));
+    // A sandbox needs rights that containers do not give; the pages are our own.
+    browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+    mkdirSync(screenshots, { recursive: true });
+  });
+  afterAll(() => browser.close());
+}
+
+export type Visit = {
+  theme?: Theme;
+  width?: number;
+  token?: string;
+  options?: BrowserContextOptions;
+  /** Where the dashboard is; the server for its built files if not given. */
+  at?: string;
+};
+
+/** A page of its own. At the end it must have reported no error of its own, and have asked nobody but the service. */
+export async function visit(
+  path: string,
+  { theme = "light", width = 1280, token, options, at = cluster.dashboard }: Visit,
+  test: (page: Page) => Promise<void>,
+) {
+  const context = await browser.newContext({
+    viewport: { width, height: 900 },
+    reducedMotion: "reduce",
+    extraHTTPHeaders: token ? { authorization: `Bearer ${token}` } : {},
+    permissions: ["clipboard-read", "clipboard-write"],
+    ...options,
+  });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("console", (message) => {
+    // The browser reports each answer that is no success; pages show these.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      faults.push(message.text());
+  });
+  page.on("request", (request) => {
+    const { origin, protocol } = new URL(request.url());
+    if (protocol.startsWith("http") && origin !== new URL(at).origin) faults.push(`a request to ${origin}`);
+  });
+  page.on("dialog", (dialog) => faults.push(`a dialog: ${dialog.message()}`));
+  await page.addInitScript((chosen) => localStorage.setItem("training.theme", chosen), theme);
+  try {
+    await page.goto(at + path);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await test(page);
+    expect(faults).toEqual([]);
+  } catch (error) {
+    await page.screenshot({ path: join(screenshots, `failed-${Date.now()}.png`) }).catch(() => {});
+    throw error;
+  } finally {
+    await context.close();
+  }
+}
+
+/** Every rule of axe, and a screenshot for people. */
+export async function inspect(page: Page, name: string): Promise<void> {
+  await page.evaluate(() => Promise.all(document.getAnimations().map((one) => one.finished.catch(() => {}))));
+  await page.screenshot({ path: join(screenshots, `${name}.png`) });
+  // Evaluated by the debugger: the page's policy does not apply to it.
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => {
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice", "experimental"];
+    const { axe } = window as unknown as { axe: typeof import("axe-core") };
+    const { violations } = await axe.run(document, { runOnly: { type: "tag", values: tags } });
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join("\n")}`);
+  });
+  expect(found, name).toEqual([]);
+}
+
+/** A request to the service, past the dashboard. */
+export function ask<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  token = readFileSync(cluster.service.token, "utf8").trim(),
+): Promise<T> {
+  const ca = readFileSync(cluster.service.certificateAuthority);
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  return new Promise((resolve, reject) => {
+    const request = httpsRequest(cluster.service.url + path, { method, ca, headers }, (response) => {
+      let text = "";
+      response.on("data", (part) => {
+        text += part;
+      });
+      response.on("end", () => {
+        if ((response.statusCode ?? 500) < 300) resolve(JSON.parse(text));
+        else reject(new Error(`${method} ${path}: ${response.statusCode} ${text}`));
+      });
+    });
+    request.on("error", reject);
+    request.setTimeout(patience, () =>
+      request.destroy(new Error(`${method} ${path}: no answer within ${patience} ms`)),
+    );
+    request.end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}
+
+export type Spec = { name: string; workers?: number; command?: string[]; [field: string]: unknown };
+
+export function createJob(
+  namespace: string,
+  { name, workers = 1, command = ["sleep", "600"], ...rest }: Spec,
+): Promise<unknown> {
+  return ask("POST", `/api/v1/namespaces/${namespace}/jobs`, { spec: { name, workers, image, command, ...rest } });
+}
+
+type Job = { row: { phase?: string; phaseReason?: string; cause?: string } };
+
+export async function waitForJob(namespace: string, name: string, phase: string): Promise<void> {
+  const path = `/api/v1/namespaces/${namespace}/jobs/mpijob/${name}`;
+  await expect
+    .poll(async () => (await ask<Job>("GET", path)).row.phase, { timeout: 60_000, interval: 200 })
+    .toBe(phase);
+}
+
+export function kubectl(...args: string[]): string {
+  return execFileSync(process.env.KUBECTL ?? "kubectl", ["--kubeconfig", cluster.kubeconfig, ...args], {
+    encoding: "utf8",
+  });
+}
+
+/** A namespace of its own for each test. */
+export function createNamespace(prefix: string): string {
+  const name = `${prefix}-${Math.random().toString(36).slice(2, 8)}`;
+  kubectl("create", "namespace", name);
+  return name;
+}
+
+/** A person who may do everything with jobs in one namespace, and nothing elsewhere. Returns the token. */
+export function createMember(namespace: string): string {
+  kubectl("-n", namespace, "create", "serviceaccount", "member");
+  kubectl(
+    "-n",
+    namespace,
+    "create",
+    "role",
+    "member",
+    "--verb=*",
+    "--resource=mpijobs.kubeflow.org,pods,pods/log,events,resourcequotas",
+  );
+  kubectl("-n", namespace, "create", "rolebinding", "member", "--role=member", `--serviceaccount=${namespace}:member`);
+  return kubectl("-n", namespace, "create", "token", "member").trim();
+}

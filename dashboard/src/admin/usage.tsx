@@ -1,0 +1,128 @@
+// What jobs used in a period, for showback: a table with each row's share, and the same as CSV.
+
+import { Button, FormSelect, FormSelectOption, Toolbar, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { ask, client, type Schemas } from "../api/client";
+import { DataTable } from "../components/data-table";
+import { ErrorState, LoadingLines, NothingHere } from "../components/states";
+import { exact } from "../format/time";
+import { messages } from "../messages";
+import { useNamespace } from "../shell/namespace";
+
+const text = messages.admin.usage;
+type By = keyof typeof text.bys;
+
+export function UsageTab() {
+  const [namespace] = useNamespace();
+  const [since, setSince] = useState<keyof typeof text.periods>("30d");
+  const [by, setBy] = useState<By>("namespace");
+  const query = { since, ...(namespace && { namespace }), ...(by !== "namespace" && { by: [by] }) };
+  const usage = useQuery({
+    queryKey: ["usage", query],
+    queryFn: async ({ signal }) => {
+      const answer = await ask(client.GET("/api/v1/usage", { params: { query }, signal }));
+      // Only `format=csv` is answered with a text.
+      return answer as Exclude<typeof answer, string>;
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
+  });
+  const { data, error } = usage;
+  return (
+    <>
+      <Toolbar>
+        <ToolbarContent>
+          <Choice label={text.period} choices={text.periods} value={since} onChange={setSince} />
+          <Choice label={text.by} choices={text.bys} value={by} onChange={setBy} />
+          <ToolbarItem>
+            <Button component="a" variant="secondary" href={csvAddress(query)} download={`usage-${since}.csv`}>
+              {text.csv}
+            </Button>
+          </ToolbarItem>
+        </ToolbarContent>
+      </Toolbar>
+      {error ? (
+        <ErrorState error={error} onRetry={() => void usage.refetch()} />
+      ) : data ? (
+        <UsageTable
+          usage={data.usage}
+          by={by}
+          range={data.from && data.until ? text.range(exact(data.from), exact(data.until)) : ""}
+        />
+      ) : (
+        <LoadingLines />
+      )}
+    </>
+  );
+}
+
+type ChoiceProps<T extends string> = {
+  label: string;
+  choices: Record<T, string>;
+  value: T;
+  onChange: (value: T) => void;
+};
+
+function Choice<T extends string>({ label, choices, value, onChange }: ChoiceProps<T>) {
+  return (
+    <ToolbarItem>
+      <FormSelect aria-label={label} value={value} onChange={(_event, chosen) => onChange(chosen as T)}>
+        {(Object.keys(choices) as T[]).map((one) => (
+          <FormSelectOption key={one} value={one} label={choices[one]} />
+        ))}
+      </FormSelect>
+    </ToolbarItem>
+  );
+}
+
+function csvAddress({ since, namespace, by }: { since: string; namespace?: string; by?: string[] }): string {
+  const query = new URLSearchParams({ since, format: "csv" });
+  if (namespace) query.set("namespace", namespace);
+  for (const one of by ?? []) query.append("by", one);
+  return `/api/v1/usage?${query}`;
+}
+
+type Line = Schemas["Usage"] & { resource: string; hours: string; share: number };
+
+/** One line for each resource; the share is of the largest line of that resource. */
+export function linesOf(usage: readonly Schemas["Usage"][]): Line[] {
+  const lines = usage.flatMap((row) =>
+    row.amounts.map(({ resource = "", hours = "0" }) => ({ ...row, resource, hours, share: 0 })),
+  );
+  const most = new Map<string, number>();
+  for (const { resource, hours } of lines) most.set(resource, Math.max(most.get(resource) ?? 0, Number(hours)));
+  for (const line of lines) line.share = Number(line.hours) / (most.get(line.resource) || 1);
+  return lines.sort((a, b) => a.resource.localeCompare(b.resource) || b.share - a.share);
+}
+
+function UsageTable({ usage, by, range }: { usage: Schemas["Usage"][]; by: By; range: string }) {
+  const lines = linesOf(usage);
+  if (!lines.length) return <NothingHere title={text.none}>{range}</NothingHere>;
+  const who = ({ namespace, user, job }: Line) => (by === "user" ? user : by === "job" ? job : namespace);
+  return (
+    <>
+      <p className="app-cause">{range}</p>
+      <DataTable
+        label={messages.admin.tabs.usage}
+        rows={lines}
+        rowKey={({ namespace, user, uid, resource }) => `${namespace}/${user}/${uid}/${resource}`}
+        columns={[
+          { label: text.resource, cell: ({ resource }) => resource },
+          { label: text.bys[by], cell: (line) => <bdi>{who(line)}</bdi> },
+          ...(by === "namespace" ? [] : [{ label: text.bys.namespace, cell: ({ namespace }: Line) => namespace }]),
+          { label: text.hours, cell: ({ hours, resource }) => `${hours} ${unitOf(resource)}` },
+          {
+            label: text.share,
+            // The number is in the column before; the bar only shows it once more.
+            cell: ({ share }) => <meter className="app-meter" aria-hidden value={share} min={0} max={1} />,
+          },
+        ]}
+      />
+    </>
+  );
+}
+
+function unitOf(resource: string): string {
+  return resource === "cpu" || resource === "memory" ? text.unit[resource] : text.gpuUnit;
+}

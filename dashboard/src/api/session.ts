@@ -1,0 +1,42 @@
+// The browser's session: requests that change something carry a token against forged requests, which every answer to a
+// session has in a header. Requests with a bearer token of a proxy have no session and need none.
+
+const header = "x-csrf-token";
+let token = "";
+
+/** Whether this page has a session, which can be ended. */
+export function hasSession(): boolean {
+  return token !== "";
+}
+
+/** `fetch` with the session's token. If the session is another one now, it asks once more with the new token. */
+export async function sessionFetch(request: Request): Promise<Response> {
+  const again = request.method === "GET" ? undefined : request.clone();
+  const response = await send(request);
+  if (!again || response.status !== 403 || !(await isAboutToken(response.clone()))) return response;
+  await send(new Request("/session", { headers: { accept: "application/json" } }));
+  return send(again);
+}
+
+async function send(request: Request): Promise<Response> {
+  if (token && request.method !== "GET") request.headers.set(header, token);
+  const response = await fetch(request);
+  token = response.headers.get(header) ?? token;
+  return response;
+}
+
+async function isAboutToken(response: Response): Promise<boolean> {
+  const problem = (await response.json().catch(() => undefined)) as { reason?: string } | undefined;
+  return problem?.reason === "CsrfToken";
+}
+
+/** Where a person signs in, and comes back from to this page. */
+export function signInAddress(): string {
+  const { pathname, search } = window.location;
+  return `/signin?${new URLSearchParams({ next: pathname + search })}`;
+}
+
+export async function signOut(): Promise<void> {
+  await sessionFetch(new Request("/signout", { method: "POST" }));
+  window.location.assign("/signin");
+}

@@ -1,0 +1,45 @@
+// Shows an error of the page itself in place of the page, so that navigation still works.
+
+import {
+  Button,
+  CodeBlock,
+  CodeBlockCode,
+  EmptyState,
+  EmptyStateActions,
+  EmptyStateBody,
+  EmptyStateFooter,
+  PageSection,
+} from "@patternfly/react-core";
+import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
+import { Component, type ReactNode } from "react";
+import { messages } from "../messages";
+
+const text = messages.common;
+
+export class ErrorBoundary extends Component<{ children: ReactNode }, { error?: Error }> {
+  override state: { error?: Error } = {};
+
+  static getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+
+  override render() {
+    const { error } = this.state;
+    if (!error) return this.props.children;
+    return (
+      <PageSection>
+        <EmptyState titleText={text.crashed.title} headingLevel="h1" icon={ExclamationCircleIcon} status="danger">
+          <EmptyStateBody>{text.crashed.body}</EmptyStateBody>
+          <EmptyStateFooter>
+            <EmptyStateActions>
+              <Button onClick={() => window.location.reload()}>{text.reload}</Button>
+            </EmptyStateActions>
+            <CodeBlock>
+              <CodeBlockCode>{String(error)}</CodeBlockCode>
+            </CodeBlock>
+          </EmptyStateFooter>
+        </EmptyState>
+      </PageSection>
+    );
+  }
+}

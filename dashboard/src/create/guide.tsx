@@ -1,0 +1,65 @@
+// The decision guide: which kind of job fits a program.
+
+import {
+  Button,
+  Card,
+  CardBody,
+  CardFooter,
+  CardTitle,
+  Content,
+  Gallery,
+  Hint,
+  HintBody,
+  HintTitle,
+} from "@patternfly/react-core";
+import { Link, useLocation } from "react-router-dom";
+import type { Kind } from "../api/client";
+import { messages } from "../messages";
+import { ChooseFile } from "./file-drop";
+
+const text = messages.create.guide;
+const order = ["mpijob", "pytorchjob", "tfjob", "trainjob", "custom"] as const satisfies readonly (Kind | "custom")[];
+
+export function Guide() {
+  const { search } = useLocation();
+  return (
+    <>
+      <Gallery hasGutter minWidths={{ default: "260px" }}>
+        {order.map((kind) => (
+          <Card key={kind} isFullHeight>
+            <CardTitle component="h2">{text.kinds[kind].title}</CardTitle>
+            <CardBody>
+              <Content component="p">{text.kinds[kind].when}</Content>
+              <Content component="small">{text.kinds[kind].how}</Content>
+            </CardBody>
+            <CardFooter>
+              <Button variant="secondary" component={(props) => <Link {...props} to={address(kind, search)} />}>
+                {text.choose(text.kinds[kind].title)}
+              </Button>
+            </CardFooter>
+          </Card>
+        ))}
+        <Card isFullHeight>
+          <CardTitle component="h2">{text.file}</CardTitle>
+          <CardBody>{text.drop}</CardBody>
+          <CardFooter>
+            <ChooseFile />
+          </CardFooter>
+        </Card>
+      </Gallery>
+      <Hint className="app-hint">
+        <HintTitle>{text.unsure}</HintTitle>
+        <HintBody>
+          <p>{text.unsureBody}</p>
+          <p>{text.former}</p>
+        </HintBody>
+      </Hint>
+    </>
+  );
+}
+
+function address(kind: Kind | "custom", search: string): string {
+  const query = new URLSearchParams(search);
+  query.set("type", kind);
+  return `job?${query}`;
+}

@@ -1,0 +1,114 @@
+// What the job asks for, beside what the service says about quota and free resources.
+
+import {
+  Alert,
+  Card,
+  CardBody,
+  CardTitle,
+  DescriptionList,
+  DescriptionListDescription,
+  DescriptionListGroup,
+  DescriptionListTerm,
+  Spinner,
+} from "@patternfly/react-core";
+import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
+import type { Finding, Schemas } from "../api/client";
+import { hasCode } from "../api/problem";
+import { describeError } from "../components/states";
+import { bytes, number, parseQuantity } from "../format/quantity";
+import { messages } from "../messages";
+import type { Check } from "./check";
+import type { Totals } from "./manifest";
+
+const text = messages.create;
+
+export function TotalsCard({ totals }: { totals: Totals }) {
+  const rows: [string, string][] = [
+    [text.totals.workers, number(totals.workers)],
+    [text.totals.gpus, number(totals.gpus)],
+    [text.totals.cpu, totals.cpu ? number(totals.cpu) : text.totals.none],
+    [text.totals.memory, totals.memory ? bytes(totals.memory) : text.totals.none],
+  ];
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">{text.totals.title}</CardTitle>
+      <CardBody>
+        <DescriptionList isHorizontal isCompact>
+          {rows.map(([term, value]) => (
+            <DescriptionListGroup key={term}>
+              <DescriptionListTerm>{term}</DescriptionListTerm>
+              <DescriptionListDescription>{value}</DescriptionListDescription>
+            </DescriptionListGroup>
+          ))}
+        </DescriptionList>
+        <p className="app-cause">{text.totals.without}</p>
+      </CardBody>
+    </Card>
+  );
+}
+
+export function QuotaCard({ check }: { check: Check }) {
+  return (
+    <Card isCompact>
+      <CardTitle component="h2">
+        {text.quota.title} {check.isChecking && <Spinner size="sm" aria-label={text.quota.checking} />}
+      </CardTitle>
+      <CardBody role="status">
+        <QuotaAnswer check={check} />
+      </CardBody>
+    </Card>
+  );
+}
+
+function QuotaAnswer({ check: { answer, error } }: { check: Check }) {
+  if (hasCode(error, "QuotaExceeded")) {
+    return (
+      <Alert isInline isPlain variant="danger" component="h3" title={<bdi>{error.message}</bdi>}>
+        {error.problem.hint && <bdi>{error.problem.hint}</bdi>}
+      </Alert>
+    );
+  }
+  if (error) return <p>{describeError(error).title}</p>;
+  if (!answer) return <p>{text.quota.notChecked}</p>;
+  const { availability } = answer;
+  return (
+    <>
+      {!answer.waits.length && (
+        <p>
+          <CheckCircleIcon className="app-good" /> {text.quota.fits}. {text.quota.fitsNow}
+        </p>
+      )}
+      {answer.waits.map((finding) => (
+        <FindingAlert key={`${finding.reason} ${finding.message}`} finding={finding} />
+      ))}
+      {availability?.wait?.message && <p>{text.quota.wait(availability.wait.message)}</p>}
+      {availability?.free && <Amounts title={text.quota.freeNow} amounts={availability.free} />}
+      {availability?.queue?.free && (
+        <Amounts title={text.quota.freeInQueue(availability.queue.name ?? "")} amounts={availability.queue.free} />
+      )}
+    </>
+  );
+}
+
+function Amounts({ title, amounts: { gpus, cpu, memory } }: { title: string; amounts: Schemas["Resources"] }) {
+  return (
+    <p>
+      <strong>{title}</strong>{" "}
+      {text.quota.amounts(gpus, number(parseQuantity(cpu ?? "0") ?? 0), bytes(parseQuantity(memory ?? "0") ?? 0))}
+    </p>
+  );
+}
+
+function FindingAlert({ finding }: { finding: Finding }) {
+  return (
+    <Alert
+      isInline
+      isPlain
+      variant={finding.weight === "Refused" ? "danger" : "warning"}
+      component="h3"
+      title={<bdi>{finding.message}</bdi>}
+    >
+      {finding.advice && <bdi>{finding.advice}</bdi>}
+    </Alert>
+  );
+}

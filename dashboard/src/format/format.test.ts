@@ -1,0 +1,66 @@
+import { describe, expect, test } from "vitest";
+import { bytes, parseQuantity } from "./quantity";
+import { ago, duration } from "./time";
+import { sentence } from "./words";
+
+describe("times", () => {
+  const now = Date.parse("2026-01-31T12:00:00Z");
+
+  test("are said as people say them", () => {
+    expect(ago(now - 2_000, now)).toBe("now");
+    expect(ago(now - 90_000, now)).toBe("1 minute ago");
+    expect(ago(now - 50 * 3_600_000, now)).toBe("2 days ago");
+    expect(ago(now + 600_000, now)).toBe("in 10 minutes");
+  });
+
+  test("last two units at most", () => {
+    expect([0, 59, 60, 3_725, 90_000, -3].map(duration)).toEqual(["0s", "59s", "1m", "1h 2m", "1d 1h", "0s"]);
+  });
+});
+
+describe("quantities", () => {
+  test("are read as Kubernetes reads them", () => {
+    expect(["500m", "4", "0.5", "32Gi", "1e3", "2k"].map(parseQuantity)).toEqual([
+      0.5,
+      4,
+      0.5,
+      32 * 2 ** 30,
+      1000,
+      2000,
+    ]);
+  });
+
+  test("that are none are no number", () => {
+    expect(["", "x", "4 Gi", "4GB", "--1"].map(parseQuantity)).toEqual(Array(5).fill(undefined));
+  });
+
+  test("of memory are shown in the largest unit", () => {
+    expect(bytes(128 * 2 ** 30)).toBe("128 GiB");
+    expect(bytes(1.5 * 2 ** 20)).toBe("1.5 MiB");
+  });
+});
+
+describe("CamelCase words", () => {
+  test("become words for people", () => {
+    const words = [
+      "OutOfMemory",
+      "ImagePull",
+      "Unschedulable",
+      "GPUsExhausted",
+      "OOMKilled",
+      "ExitCode137",
+      "MPIError",
+      "",
+    ];
+    expect(words.map(sentence)).toEqual([
+      "Out of memory",
+      "Image pull",
+      "Unschedulable",
+      "GPUs exhausted",
+      "OOM killed",
+      "Exit code 137",
+      "MPI error",
+      "",
+    ]);
+  });
+});

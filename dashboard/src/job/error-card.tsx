@@ -1,0 +1,180 @@
+// Why the job failed, what that rests on, and the fix: one click on a copy with one change.
+
+import {
+  ActionList,
+  ActionListGroup,
+  ActionListItem,
+  Button,
+  Card,
+  CardBody,
+  CardFooter,
+  CardTitle,
+  CodeBlock,
+  CodeBlockCode,
+  DescriptionList,
+  DescriptionListDescription,
+  DescriptionListGroup,
+  DescriptionListTerm,
+  Icon,
+} from "@patternfly/react-core";
+import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
+import { useState } from "react";
+import { Link } from "react-router-dom";
+import type { Fix, Job } from "../api/client";
+import { ErrorAlert } from "../components/states";
+import { bytes, parseQuantity } from "../format/quantity";
+import { duration } from "../format/time";
+import { sentence } from "../format/words";
+import { cloneAddress } from "../jobs/actions";
+import { messages } from "../messages";
+import { FixDialog } from "./fix-dialog";
+import { shorten } from "./logs/text";
+import { useRerun } from "./rerun";
+import type { Ref } from "./use-job";
+
+const text = messages.job.failure;
+
+type Props = { job: Job; jobRef: Ref; isGone: boolean; mayCreate: boolean | undefined };
+
+export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
+  const failure = job.failure ?? { evidence: [] };
+  const cause = failure.cause || job.row?.cause || job.row?.phaseReason || "";
+  return (
+    <Card component="section" aria-labelledby="failure-title">
+      <CardTitle component="h2" id="failure-title">
+        <Icon status="danger" isInline>
+          <ExclamationCircleIcon />
+        </Icon>{" "}
+        {cause ? text.titleOf(sentence(cause)) : messages.job.timeline.failed}
+      </CardTitle>
+      <CardBody>
+        <p className="job-message">
+          <bdi>{failure.message ? shorten(failure.message).text : text.unknown}</bdi>
+        </p>
+        <DescriptionList isHorizontal isCompact horizontalTermWidthModifier={{ default: "12ch" }}>
+          {failure.suggestion && (
+            <Fact term={text.whatToDo}>
+              <bdi>{failure.suggestion}</bdi>{" "}
+              {failure.link?.startsWith("https://") && (
+                <a href={failure.link} target="_blank" rel="noreferrer">
+                  {text.guide}
+                </a>
+              )}
+            </Fact>
+          )}
+          {failure.actor && <Fact term={text.whoActs}>{text.actors[failure.actor]}</Fact>}
+          {(failure.worker !== undefined || failure.pod) && (
+            <Fact term={text.where}>
+              {failure.worker === undefined ? (
+                <bdi>{failure.pod}</bdi>
+              ) : (
+                <Link to={{ pathname: "workers", search: `?worker=${failure.worker}` }}>
+                  {text.worker(failure.worker)}
+                </Link>
+              )}
+            </Fact>
+          )}
+          {failure.exitCode !== undefined && <Fact term={text.exitCode}>{failure.exitCode}</Fact>}
+        </DescriptionList>
+        <Evidence lines={failure.evidence} />
+      </CardBody>
+      {!isGone && (
+        <CardFooter>
+          <Actions fix={job.fixes[0]} jobRef={jobRef} mayCreate={mayCreate} />
+        </CardFooter>
+      )}
+    </Card>
+  );
+}
+
+function Fact({ term, children }: { term: string; children: React.ReactNode }) {
+  return (
+    <DescriptionListGroup>
+      <DescriptionListTerm>{term}</DescriptionListTerm>
+      <DescriptionListDescription>{children}</DescriptionListDescription>
+    </DescriptionListGroup>
+  );
+}
+
+/** The lines that the cause rests on, each once. */
+function Evidence({ lines }: { lines: readonly string[] }) {
+  const different = [...new Set(lines)].map((line) => shorten(line, 500).text);
+  if (!different.length) return null;
+  return (
+    <>
+      <h3 className="job-subtitle">{text.evidence}</h3>
+      <CodeBlock className="job-evidence">
+        <CodeBlockCode>{different.join("\n")}</CodeBlockCode>
+      </CodeBlock>
+    </>
+  );
+}
+
+function Actions({ fix, jobRef, mayCreate }: Pick<Props, "jobRef" | "mayCreate"> & { fix: Fix | undefined }) {
+  const [open, setOpen] = useState(false);
+  const rerun = useRerun(jobRef);
+  const refused = mayCreate === false;
+  // What only a person can know, such as the right name of an image, is asked for first.
+  const known = Boolean(fix?.proposed);
+  const set = fix ? [`${fix.path}=${fix.proposed}`] : [];
+  return (
+    <>
+      {rerun.error && <ErrorAlert error={rerun.error} title={text.notCreated} />}
+      <ActionList className="job-actions">
+        <ActionListGroup>
+          {fix && (
+            <ActionListItem>
+              <Button
+                onClick={() => (known ? rerun.mutate({ how: "clone", set }) : setOpen(true))}
+                isLoading={rerun.isPending}
+                isAriaDisabled={refused || rerun.isPending}
+              >
+                {label(fix)}
+              </Button>
+            </ActionListItem>
+          )}
+          {known && (
+            <ActionListItem>
+              <Button variant="secondary" onClick={() => setOpen(true)} isAriaDisabled={refused}>
+                {text.other}
+              </Button>
+            </ActionListItem>
+          )}
+          <ActionListItem>
+            <Button
+              variant={fix ? "secondary" : "primary"}
+              onClick={() => rerun.mutate({ how: "retry" })}
+              isAriaDisabled={refused || rerun.isPending}
+            >
+              {text.retry}
+            </Button>
+          </ActionListItem>
+          <ActionListItem>
+            <Button variant="secondary" component={(props) => <Link {...props} to={cloneAddress(jobRef)} />}>
+              {text.clone}
+            </Button>
+          </ActionListItem>
+          <ActionListItem>
+            <Button
+              variant="link"
+              component={(props) => <Link {...props} to={{ pathname: "logs", search: "?show=evidence" }} />}
+            >
+              {text.logs}
+            </Button>
+          </ActionListItem>
+        </ActionListGroup>
+      </ActionList>
+      {refused && <p className="job-note">{messages.job.actions.forbidden}</p>}
+      {open && fix && <FixDialog job={jobRef} fix={fix} onClose={() => setOpen(false)} />}
+    </>
+  );
+}
+
+function label({ kind, role = "", proposed = "" }: Fix): string {
+  const words = messages.job.fix;
+  const quantity = parseQuantity(proposed);
+  if (kind === "memory") return words.memory(quantity === undefined ? proposed : bytes(quantity), role);
+  if (kind === "deadline") return words.deadline(duration(Number(proposed)));
+  if (kind === "workers") return words.workers(proposed);
+  return words.image;
+}

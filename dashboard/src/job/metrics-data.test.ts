@@ -1,0 +1,67 @@
+import { describe, expect, test } from "vitest";
+import { align, chartsOf, extremes, span, valueAt } from "./metrics-data";
+
+const second = Date.parse("2026-01-01T00:00:00Z") / 1000;
+const pod = (index: number, start: string, cpuMillis: number[]) => ({
+  name: `a-worker-${index}`,
+  role: "Worker",
+  index,
+  start,
+  seconds: cpuMillis.map((_, place) => place * 15),
+  cpuMillis,
+  memoryMib: cpuMillis.map(() => 2),
+});
+const nameOf = ({ index }: { index?: number }) => `Worker ${index}`;
+
+describe("charts", () => {
+  const metrics = {
+    pods: [pod(0, "2026-01-01T00:00:00Z", [500, 1000, 1500]), pod(1, "2026-01-01T00:00:15Z", [100, 200])],
+    training: [
+      {
+        name: "loss",
+        source: "pattern" as const,
+        start: "2026-01-01T00:00:05Z",
+        seconds: [0, 10],
+        values: ["0.5", "NaN"],
+      },
+    ],
+    notes: [],
+  };
+
+  test("have curves of all pods over the same times, in units of people", () => {
+    const [cpu, memory, loss] = chartsOf(metrics, nameOf);
+    expect(cpu).toEqual({
+      key: "cpu",
+      unit: "cores",
+      times: [second, second + 15, second + 30],
+      curves: [
+        { label: "Worker 0", values: [0.5, 1, 1.5] },
+        { label: "Worker 1", values: [null, 0.1, 0.2] },
+      ],
+    });
+    expect(memory?.curves[1]?.values).toEqual([null, 2 * 2 ** 20, 2 * 2 ** 20]);
+    expect(loss).toMatchObject({ key: "loss", unit: "number", curves: [{ values: [0.5, null] }] });
+  });
+
+  test("are none where nothing was sampled", () => {
+    expect(chartsOf({ pods: [pod(0, "2026-01-01T00:00:00Z", [])], training: [], notes: [] }, nameOf)).toEqual([]);
+    expect(align([{ label: "x", start: "", seconds: [0], values: [1] }])).toEqual({
+      times: [],
+      curves: [{ label: "x", values: [] }],
+    });
+    expect(span([])).toBeUndefined();
+  });
+
+  test("say the value at a moment, and which curve is highest and lowest", () => {
+    const [cpu] = chartsOf(metrics, nameOf);
+    if (!cpu) throw new Error("no chart");
+    const at = (seconds: number) => (second + seconds) * 1000;
+    expect(cpu.curves.map((curve) => valueAt(cpu, curve, at(20)))).toEqual([1, 0.1]);
+    expect(cpu.curves.map((curve) => valueAt(cpu, curve, at(1)))).toEqual([0.5, undefined]);
+    expect(cpu.curves.map((curve) => valueAt(cpu, curve, undefined))).toEqual([1.5, 0.2]);
+    const found = extremes(cpu, undefined);
+    expect([found?.highest[0].label, found?.lowest[0].label]).toEqual(["Worker 0", "Worker 1"]);
+    expect(extremes(cpu, at(-60))).toBeUndefined();
+    expect(span([cpu])).toEqual([at(0), at(30)]);
+  });
+});

@@ -1,0 +1,91 @@
+// Turns what the service sampled into charts: aligned columns, one of times and one for each curve.
+
+import type { Schemas } from "../api/client";
+
+export type JobMetrics = Schemas["JobMetrics"];
+
+export type Curve = { label: string; values: (number | null)[] };
+export type Chart = {
+  key: string;
+  unit: "cores" | "bytes" | "percent" | "number";
+  /** Seconds since 1970, in order. */
+  times: number[];
+  curves: Curve[];
+};
+
+type Points = { label: string; start: string; seconds: readonly number[]; values: readonly number[] };
+
+const mebibyte = 2 ** 20;
+
+export function chartsOf(
+  { pods, training }: JobMetrics,
+  nameOf: (pod: { role?: string; index?: number }) => string,
+): Chart[] {
+  const sampled = pods.filter((pod) => pod.seconds.length);
+  const of = (values: (pod: JobMetrics["pods"][number]) => number[]) =>
+    sampled.map((pod) => ({
+      label: nameOf(pod),
+      start: pod.start ?? "",
+      seconds: pod.seconds,
+      values: values(pod),
+    }));
+  const charts: Chart[] = [
+    { key: "cpu", unit: "cores", ...align(of((pod) => pod.cpuMillis.map((value) => value / 1000))) },
+    { key: "memory", unit: "bytes", ...align(of((pod) => pod.memoryMib.map((value) => value * mebibyte))) },
+    ...training.map(({ name = "", start = "", seconds, values }): Chart => {
+      const points = { label: name, start, seconds, values: values.map(Number) };
+      return { key: name, unit: name === "progress" ? "percent" : "number", ...align([points]) };
+    }),
+  ];
+  return charts.filter((chart) => chart.times.length > 0);
+}
+
+/** Curves over the same times; where one has no point, it has `null`. */
+export function align(all: readonly Points[]): Pick<Chart, "times" | "curves"> {
+  const times = [...new Set(all.flatMap(timesOf))].sort((a, b) => a - b);
+  const place = new Map(times.map((time, index) => [time, index]));
+  const curves = all.map((points) => {
+    const values: (number | null)[] = new Array(times.length).fill(null);
+    timesOf(points).forEach((time, index) => {
+      const value = points.values[index];
+      values[place.get(time) ?? 0] = value !== undefined && Number.isFinite(value) ? value : null;
+    });
+    return { label: points.label, values };
+  });
+  return { times, curves };
+}
+
+function timesOf({ start, seconds }: Points): number[] {
+  const first = Math.round(Date.parse(start) / 1000);
+  return Number.isNaN(first) ? [] : seconds.map((second) => first + second);
+}
+
+/** The value of a curve at a moment, in milliseconds: its last point at or before it; without a moment, its last point. */
+export function valueAt({ times }: Chart, { values }: Curve, at: number | undefined): number | undefined {
+  for (let index = times.length - 1; index >= 0; index -= 1) {
+    if (at !== undefined && (times[index] ?? 0) * 1000 > at) continue;
+    const value = values[index];
+    if (value !== null && value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** The curves with the highest and the lowest value at a moment. */
+export function extremes(
+  chart: Chart,
+  at: number | undefined,
+): { highest: [Curve, number]; lowest: [Curve, number] } | undefined {
+  const found = chart.curves
+    .map((curve): [Curve, number | undefined] => [curve, valueAt(chart, curve, at)])
+    .filter((one): one is [Curve, number] => one[1] !== undefined)
+    .sort(([, a], [, b]) => b - a);
+  const [highest] = found;
+  const lowest = found.at(-1);
+  return highest && lowest ? { highest, lowest } : undefined;
+}
+
+/** The time that all charts share, in milliseconds. */
+export function span(charts: readonly Chart[]): [number, number] | undefined {
+  const ends = charts.flatMap(({ times }) => [times[0], times.at(-1)]).filter((time) => time !== undefined);
+  return ends.length ? [Math.min(...ends) * 1000, Math.max(...ends) * 1000] : undefined;
+}

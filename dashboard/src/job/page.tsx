@@ -1,0 +1,184 @@
+// The page of one job: its head, its tabs, and what to say when it is gone, forbidden or out of reach.
+
+import "./job.css";
+import { Alert, AlertActionLink, PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef } from "react";
+import { useLocation, useNavigate, useParams } from "react-router-dom";
+import { type Job, kindOf } from "../api/client";
+import { allowed, useIdentity } from "../api/identity";
+import { useLiveJobs } from "../api/live";
+import { hasCode } from "../api/problem";
+import { PageHeader } from "../components/page-header";
+import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
+import { jobAddress } from "../jobs/actions";
+import { type StartAction, useActionStarter } from "../jobs/start-action";
+import { messages } from "../messages";
+import { MomentBar } from "./cursor";
+import { JobHeader } from "./header";
+import { type Manifest, readManifest } from "./manifest";
+import { Overview } from "./overview";
+import { hasEnded, type Ref, useJob } from "./use-job";
+
+const text = messages.job;
+
+/** What every tab gets. */
+export type JobTab = {
+  job: Job;
+  jobRef: Ref;
+  manifest: Manifest;
+  /** Whether the job may still change. */
+  live: boolean;
+  /** Whether it was deleted: then nothing can be done with it. */
+  isGone: boolean;
+  may: (verb: string, resource?: string) => boolean | undefined;
+  start: StartAction;
+};
+
+const Configuration = lazy(async () => ({ default: (await import("./configuration")).Configuration }));
+const Workers = lazy(async () => ({ default: (await import("./workers")).Workers }));
+const Logs = lazy(async () => ({ default: (await import("./logs/panel")).Logs }));
+const Metrics = lazy(async () => ({ default: (await import("./metrics")).Metrics }));
+const Events = lazy(async () => ({ default: (await import("./events")).Events }));
+
+const tabs = [
+  { key: "overview", Content: Overview },
+  { key: "configuration", Content: Configuration },
+  { key: "workers", Content: Workers },
+  { key: "logs", Content: Logs },
+  { key: "metrics", Content: Metrics },
+  { key: "events", Content: Events },
+] as const;
+
+export function JobPage() {
+  const { namespace = "", kind, name = "" } = useParams();
+  const ref = useMemo<Ref>(() => ({ namespace, kind: kindOf(kind), name }), [namespace, kind, name]);
+  return <JobPageOf key={JSON.stringify(ref)} jobRef={ref} />;
+}
+
+function JobPageOf({ jobRef }: { jobRef: Ref }) {
+  useLiveJobs({ namespace: jobRef.namespace, kind: [jobRef.kind], q: jobRef.name });
+  const query = useJob(jobRef);
+  const job = query.data;
+  const identity = useIdentity(jobRef.namespace, jobRef.kind);
+  const may = useCallback<JobTab["may"]>((verb, resource) => allowed(identity.data, verb, resource), [identity.data]);
+  const manifest = useMemo(() => readManifest(job?.manifest), [job?.manifest]);
+  const [start, dialog] = useActionStarter(useCallback(() => {}, []));
+  const isReplaced = useReplaced(job?.row?.uid);
+  const isGone = hasCode(query.error, "NotFound");
+  if (!job)
+    return (
+      <>
+        <PageHeader title={jobRef.name} />
+        <PageSection isFilled>
+          {query.error ? (
+            <ErrorState error={query.error} onRetry={() => void query.refetch()} />
+          ) : (
+            <LoadingLines lines={8} />
+          )}
+        </PageSection>
+      </>
+    );
+  return (
+    <>
+      <JobHeader job={job} jobRef={jobRef} manifest={manifest} isGone={isGone} may={may} start={start} />
+      <PageSection isFilled>
+        <Notices error={query.error} job={job} isReplaced={isReplaced} onRetry={() => void query.refetch()} />
+        <JobTabs tab={{ job, jobRef, manifest, live: !hasEnded(job) && !isGone, isGone, may, start }} />
+      </PageSection>
+      {dialog}
+    </>
+  );
+}
+
+/** Whether the job that was shown first was replaced by another one with the same name. */
+function useReplaced(uid: string | undefined): boolean {
+  const first = useRef(uid);
+  first.current ??= uid;
+  return Boolean(uid && first.current !== uid);
+}
+
+type NoticesProps = { error: unknown; job: Job; isReplaced: boolean; onRetry: () => void };
+
+function Notices({ error, job, isReplaced, onRetry }: NoticesProps) {
+  const navigate = useNavigate();
+  if (hasCode(error, "NotFound"))
+    return (
+      <Alert
+        isInline
+        isLiveRegion
+        component="h2"
+        variant="warning"
+        title={text.gone.title(job.row?.name ?? "")}
+        actionLinks={<AlertActionLink onClick={() => void navigate("/jobs")}>{text.deletedToList}</AlertActionLink>}
+      >
+        {text.gone.body}
+      </Alert>
+    );
+  return (
+    <>
+      {Boolean(error) && <ErrorAlert error={error} title={text.stale} onRetry={onRetry} />}
+      {isReplaced && (
+        <Alert isInline isLiveRegion component="h2" variant="info" title={text.replaced.title}>
+          {text.replaced.body}
+        </Alert>
+      )}
+      {job.unread.length > 0 && (
+        <Alert isInline component="h2" variant="warning" title={text.unread}>
+          <bdi>{job.unread.join("; ")}</bdi>
+        </Alert>
+      )}
+    </>
+  );
+}
+
+function JobTabs({ tab }: { tab: JobTab }) {
+  const [active, show] = useTab(tab.jobRef);
+  const Content = (tabs.find(({ key }) => key === active) ?? tabs[0]).Content;
+  const others = (["logs", "metrics", "events"] as const)
+    .filter((key) => key !== active)
+    .map((key) => ({ key: `${jobAddress(tab.jobRef)}/${key}`, title: text.tabs[key] }));
+  return (
+    <>
+      <Tabs
+        activeKey={active}
+        onSelect={(_event, key) => show(String(key))}
+        aria-label={text.tabs.label}
+        className="job-tabs"
+      >
+        {tabs.map(({ key }) => (
+          <Tab
+            key={key}
+            eventKey={key}
+            title={<TabTitleText>{text.tabs[key]}</TabTitleText>}
+            tabContentId={`job-${key}`}
+          />
+        ))}
+      </Tabs>
+      <MomentBar tabs={others} />
+      <section key={active} id={`job-${active}`} role="tabpanel" aria-label={text.tabs[active]} className="job-panel">
+        <Suspense fallback={<LoadingLines lines={8} />}>
+          <Content {...tab} />
+        </Suspense>
+      </section>
+    </>
+  );
+}
+
+type TabKey = (typeof tabs)[number]["key"];
+
+/** The tab is a part of the address. A moment that was chosen stays chosen; what belongs to one tab only does not. */
+function useTab(jobRef: Ref): [TabKey, (key: string) => void] {
+  const { "*": rest = "" } = useParams();
+  const { search } = useLocation();
+  const navigate = useNavigate();
+  const found = tabs.find(({ key }) => key === rest)?.key;
+  const show = (key: string) => {
+    const at = new URLSearchParams(search).get("at");
+    const query = at ? `?${new URLSearchParams({ at })}` : "";
+    void navigate(`${jobAddress(jobRef)}${key === "overview" ? "" : `/${key}`}${query}`);
+  };
+  useEffect(() => {
+    if (rest && !found) void navigate({ pathname: jobAddress(jobRef), search }, { replace: true });
+  }, [rest, found, navigate, jobRef, search]);
+  return [found ?? "overview", show];
+}

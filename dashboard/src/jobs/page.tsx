@@ -1,0 +1,126 @@
+// The list of jobs: filtered, sorted and paged by the service, kept up to date by its stream, and said by the address.
+
+import { Button, PageSection } from "@patternfly/react-core";
+import CubesIcon from "@patternfly/react-icons/dist/esm/icons/cubes-icon";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useCallback, useMemo, useState } from "react";
+import { Link, useSearchParams } from "react-router-dom";
+import { keys } from "../api/cache";
+import { ask, client, type JobRow } from "../api/client";
+import { useLiveJobs, usePolling } from "../api/live";
+import { PageHeader } from "../components/page-header";
+import { ErrorAlert, ErrorState, NothingHere } from "../components/states";
+import { messages } from "../messages";
+import { useNamespace } from "../shell/namespace";
+import { rowKey } from "./actions";
+import { isFiltered, listQuery, noFilters, streamFilter, type View, viewOf, withView } from "./filter";
+import { JobsPaging } from "./paging";
+import { JobsTable } from "./table";
+import { JobsToolbar } from "./toolbar";
+
+const text = messages.jobs;
+
+export function JobsPage() {
+  const [namespace] = useNamespace();
+  const [view, change] = useView();
+  const query = listQuery(namespace, view);
+  useLiveJobs(streamFilter(namespace, view));
+  const polling = usePolling();
+  const list = useQuery({
+    queryKey: keys.jobs(query),
+    queryFn: ({ signal }) => ask(client.GET("/api/v1/jobs", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+    refetchInterval: polling,
+  });
+  const [selection, select] = useSelection(list.data?.jobs);
+  return (
+    <>
+      <PageHeader title={text.title} actions={<CreateButton />} />
+      <PageSection isFilled>
+        <JobsToolbar view={view} change={change} total={list.data?.total} selection={selection} select={select} />
+        {list.error && list.data && (
+          <ErrorAlert error={list.error} title={text.stale} onRetry={() => void list.refetch()} />
+        )}
+        {list.error && !list.data ? (
+          <ErrorState error={list.error} onRetry={() => void list.refetch()} />
+        ) : list.data && !list.data.jobs.length && !view.pages.length ? (
+          <Nothing view={view} change={change} />
+        ) : (
+          <JobsTable
+            rows={list.data?.jobs}
+            view={view}
+            change={change}
+            selection={selection}
+            select={select}
+            isOld={list.isPlaceholderData}
+          />
+        )}
+        <JobsPaging view={view} change={change} next={list.data?.continue} total={list.data?.total} />
+      </PageSection>
+    </>
+  );
+}
+
+function CreateButton() {
+  return (
+    <Button variant="primary" component={(props) => <Link {...props} to="/create" />}>
+      {text.create}
+    </Button>
+  );
+}
+
+function Nothing({ view, change }: { view: View; change: (change: Partial<View>) => void }) {
+  if (isFiltered(view)) {
+    return (
+      <NothingHere
+        title={text.empty.none}
+        actions={
+          <Button variant="link" onClick={() => change(noFilters)}>
+            {text.filters.clear}
+          </Button>
+        }
+      >
+        {text.empty.noneBody}
+      </NothingHere>
+    );
+  }
+  return (
+    <NothingHere title={text.empty.title} icon={CubesIcon} actions={<CreateButton />}>
+      {text.empty.body}
+    </NothingHere>
+  );
+}
+
+/** The view of the address, and how to change it. Typing replaces the entry of the browser's history. */
+export function useView(): [View, (change: Partial<View>, replace?: boolean) => void] {
+  const [query, setQuery] = useSearchParams();
+  const view = useMemo(() => viewOf(query), [query]);
+  const change = useCallback(
+    (next: Partial<View>, replace = false) => setQuery((before) => withView(before, next), { replace }),
+    [setQuery],
+  );
+  return [view, change];
+}
+
+export type Selection = ReadonlyMap<string, JobRow>;
+export type Select = (rows: JobRow[], selected: boolean) => void;
+
+/** The selected jobs, over pages; those on this page in their newest state. */
+function useSelection(rows: JobRow[] | undefined): [Selection, Select] {
+  const [chosen, setChosen] = useState<Selection>(new Map());
+  const select = useCallback<Select>((changed, selected) => {
+    setChosen((before) => {
+      const after = new Map(before);
+      for (const row of changed) {
+        if (selected) after.set(rowKey(row), row);
+        else after.delete(rowKey(row));
+      }
+      return after;
+    });
+  }, []);
+  const newest = useMemo(() => {
+    const shown = new Map(rows?.map((row) => [rowKey(row), row]));
+    return new Map([...chosen].map(([key, row]) => [key, shown.get(key) ?? row]));
+  }, [chosen, rows]);
+  return [newest, select];
+}

@@ -1,0 +1,170 @@
+// Filters, views, columns and actions on the selected jobs.
+
+import {
+  SearchInput,
+  Toolbar,
+  ToolbarContent,
+  ToolbarFilter,
+  ToolbarGroup,
+  ToolbarItem,
+  ToolbarToggleGroup,
+} from "@patternfly/react-core";
+import FilterIcon from "@patternfly/react-icons/dist/esm/icons/filter-icon";
+import { useEffect, useState } from "react";
+import { type Kind, kinds } from "../api/client";
+import { useIdentity } from "../api/identity";
+import { ChoiceMenu } from "../components/choice-menu";
+import { sentence } from "../format/words";
+import { messages } from "../messages";
+import { BulkActions } from "./bulk-actions";
+import { CreatedFilter, createdText } from "./created-filter";
+import { type Column, columns, noFilters, phases, type View } from "./filter";
+import type { Select, Selection } from "./page";
+import { ViewsMenu } from "./views";
+
+const text = messages.jobs;
+const typingPause = 250;
+
+type Props = {
+  view: View;
+  change: (change: Partial<View>, replace?: boolean) => void;
+  total: number | undefined;
+  selection: Selection;
+  select: Select;
+};
+
+export function JobsToolbar({ view, change, total, selection, select }: Props) {
+  return (
+    <Toolbar
+      clearAllFilters={() => change(noFilters)}
+      clearFiltersButtonText={text.filters.clear}
+      collapseListedFiltersBreakpoint="lg"
+    >
+      <ToolbarContent>
+        <ToolbarToggleGroup toggleIcon={<FilterIcon />} breakpoint="lg" aria-label={text.filters.show}>
+          <Filters view={view} change={change} />
+        </ToolbarToggleGroup>
+      </ToolbarContent>
+      <ToolbarContent>
+        <ToolbarItem>
+          <span role="status">{total === undefined ? messages.common.loading : text.count(total)}</span>
+          {selection.size > 0 && <strong className="app-selected">{text.selected(selection.size)}</strong>}
+        </ToolbarItem>
+        <ToolbarGroup align={{ default: "alignEnd" }} variant="action-group" className="app-wrap">
+          <ToolbarItem>
+            <ViewsMenu />
+          </ToolbarItem>
+          <ToolbarItem>
+            <ChoiceMenu
+              label={text.columnsToggle}
+              options={columns.filter((column) => column !== "name").map((column) => [column, text.columns[column]])}
+              chosen={view.columns}
+              onToggle={(column) =>
+                change({ columns: toggledColumns(view.columns, column as Column), pages: view.pages }, true)
+              }
+            />
+          </ToolbarItem>
+          <ToolbarItem>
+            <BulkActions selection={selection} select={select} />
+          </ToolbarItem>
+        </ToolbarGroup>
+      </ToolbarContent>
+    </Toolbar>
+  );
+}
+
+function Filters({ view, change }: Pick<Props, "view" | "change">) {
+  const me = useIdentity().data?.user;
+  const mine = me !== undefined && view.owner === me;
+  return (
+    <ToolbarGroup variant="filter-group">
+      <ToolbarItem>
+        <TypedSearch label={text.search} value={view.q} onChange={(q) => change({ q }, true)} />
+      </ToolbarItem>
+      <ToolbarFilter
+        categoryName={text.filters.phase}
+        labels={view.phase.map((phase) => ({ key: phase, node: sentence(phase) }))}
+        deleteLabel={(_category, label) => change({ phase: without(view.phase, keyOf(label)) })}
+        deleteLabelGroup={() => change({ phase: [] })}
+      >
+        <ChoiceMenu
+          label={text.filters.phase}
+          options={phases.map((phase) => [phase, sentence(phase)])}
+          chosen={view.phase}
+          onToggle={(phase) => change({ phase: toggled(view.phase, phase) })}
+        />
+      </ToolbarFilter>
+      <ToolbarFilter
+        categoryName={text.filters.kind}
+        labels={view.kind.map((kind) => ({ key: kind, node: messages.common.kinds[kind] }))}
+        deleteLabel={(_category, label) => change({ kind: without(view.kind, keyOf(label)) as Kind[] })}
+        deleteLabelGroup={() => change({ kind: [] })}
+      >
+        <ChoiceMenu
+          label={text.filters.kind}
+          options={kinds.map((kind) => [kind, messages.common.kinds[kind]])}
+          chosen={view.kind}
+          onToggle={(kind) => change({ kind: toggled(view.kind, kind) as Kind[] })}
+        />
+      </ToolbarFilter>
+      <ToolbarFilter
+        categoryName={text.filters.created}
+        labels={view.since || view.until ? [{ key: "created", node: createdText(view) }] : []}
+        deleteLabel={() => change({ since: "", until: "" })}
+      >
+        <CreatedFilter view={view} change={change} />
+      </ToolbarFilter>
+      <ToolbarFilter
+        categoryName={text.filters.owner}
+        labels={view.owner ? [{ key: view.owner, node: <bdi>{view.owner}</bdi> }] : []}
+        deleteLabel={() => change({ owner: "" })}
+      >
+        <ChoiceMenu
+          label={text.filters.owner}
+          options={me ? [[me, text.filters.mine]] : []}
+          chosen={mine ? [view.owner] : []}
+          onToggle={(owner) => change({ owner: mine ? "" : owner })}
+          entry={{ label: text.filters.ownerPlaceholder, onEnter: (owner) => change({ owner }) }}
+        />
+      </ToolbarFilter>
+    </ToolbarGroup>
+  );
+}
+
+/** A search that waits until the person pauses. */
+function TypedSearch({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
+  const [typed, setTyped] = useState(value);
+  useEffect(() => setTyped(value), [value]);
+  useEffect(() => {
+    if (typed === value) return;
+    const timer = setTimeout(() => onChange(typed), typingPause);
+    return () => clearTimeout(timer);
+  }, [typed, value, onChange]);
+  return (
+    <SearchInput
+      aria-label={label}
+      placeholder={label}
+      value={typed}
+      onChange={(_event, text) => setTyped(text)}
+      onClear={() => setTyped("")}
+      className="app-search"
+    />
+  );
+}
+
+function keyOf(label: string | { key: string }): string {
+  return typeof label === "string" ? label : label.key;
+}
+
+function without(values: readonly string[], value: string): string[] {
+  return values.filter((one) => one !== value);
+}
+
+function toggled(values: readonly string[], value: string): string[] {
+  return values.includes(value) ? without(values, value) : [...values, value];
+}
+
+function toggledColumns(shown: readonly Column[], column: Column): Column[] {
+  const after = toggled(shown, column);
+  return columns.filter((one) => after.includes(one));
+}

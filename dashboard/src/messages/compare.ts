@@ -1,0 +1,25 @@
+// Words of the page that compares jobs.
+
+export const compare = {
+  title: "Compare jobs",
+  of: (names: number) => `${names} jobs compared`,
+  outcome: "Outcome",
+  differences: "Configuration",
+  metrics: "Reported by the training programs",
+  field: "Field",
+  onlyDifferences: "Differences only",
+  same: "same",
+  differs: "differs",
+  noDifferences: "No field differs",
+  noDifferencesBody: "The jobs were created with the same configuration.",
+  allSame: "All values are the same",
+  missing: "not set",
+  none: "Choose jobs to compare",
+  noneBody: "Select 2 to 10 jobs of one namespace and one type in the list of jobs, then Compare.",
+  toJobs: "Show all jobs",
+  remove: (name: string) => `Remove ${name} from the comparison`,
+  add: "Add a job",
+  addLabel: "Name of a job of this namespace",
+  gone: "One of the jobs may have been deleted. Remove it from the comparison.",
+  copyAddress: "Copy link",
+} as const;

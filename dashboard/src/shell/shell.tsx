@@ -1,0 +1,132 @@
+// The frame of every page: masthead, navigation, and the page itself.
+
+import {
+  Masthead,
+  MastheadBrand,
+  MastheadContent,
+  MastheadLogo,
+  MastheadMain,
+  MastheadToggle,
+  Nav,
+  NavItem,
+  NavList,
+  Page,
+  PageSidebar,
+  PageSidebarBody,
+  PageToggleButton,
+  SkipToContent,
+  Toolbar,
+  ToolbarContent,
+  ToolbarGroup,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import { Link, type LinkProps, Outlet, useLocation, useMatches } from "react-router-dom";
+import { ErrorBoundary } from "../components/error-boundary";
+import { messages } from "../messages";
+import { LiveState } from "./live-state";
+import { mainId } from "./main-element";
+import { NamespaceSelector } from "./namespace-selector";
+import { ThemeMenu } from "./theme-menu";
+import { UserMenu } from "./user-menu";
+
+const text = messages.common;
+
+const places = [
+  { to: "/jobs", label: text.nav.jobs },
+  { to: "/create", label: text.nav.create },
+  { to: "/templates", label: text.nav.templates },
+  { to: "/notifications", label: text.nav.notifications },
+  { to: "/admin", label: text.nav.admin },
+];
+
+export function Shell() {
+  const skip = (
+    <SkipToContent
+      href={`#${mainId}`}
+      onClick={(event) => {
+        event.preventDefault();
+        document.getElementById(mainId)?.focus();
+      }}
+    >
+      {text.skipToContent}
+    </SkipToContent>
+  );
+  const page = useMatches().at(-1)?.id;
+  return (
+    <Page
+      isManagedSidebar
+      masthead={<Top />}
+      sidebar={<Side />}
+      skipToContent={skip}
+      mainContainerId={mainId}
+      isContentFilled
+    >
+      <ErrorBoundary key={page}>
+        <Outlet />
+      </ErrorBoundary>
+    </Page>
+  );
+}
+
+function Top() {
+  return (
+    <Masthead>
+      <MastheadMain>
+        <MastheadToggle>
+          <PageToggleButton isHamburgerButton aria-label={text.globalNavigation} />
+        </MastheadToggle>
+        <MastheadBrand>
+          <MastheadLogo component={HomeLink}>
+            <img src="/icon.svg" alt="" width="28" height="28" className="app-logo" />
+            <span className="app-brand">
+              {text.product} <span className="app-brand-part">{text.application}</span>
+            </span>
+          </MastheadLogo>
+        </MastheadBrand>
+      </MastheadMain>
+      <MastheadContent>
+        <Toolbar isStatic isFullHeight>
+          <ToolbarContent>
+            <ToolbarItem>
+              <NamespaceSelector />
+            </ToolbarItem>
+            <ToolbarGroup align={{ default: "alignEnd" }} variant="action-group-plain">
+              <ToolbarItem>
+                <LiveState />
+              </ToolbarItem>
+              <ToolbarItem>
+                <ThemeMenu />
+              </ToolbarItem>
+              <ToolbarItem>
+                <UserMenu />
+              </ToolbarItem>
+            </ToolbarGroup>
+          </ToolbarContent>
+        </Toolbar>
+      </MastheadContent>
+    </Masthead>
+  );
+}
+
+function HomeLink(props: Omit<LinkProps, "to">) {
+  return <Link {...props} to="/jobs" aria-label={`${text.product} ${text.application}`} />;
+}
+
+function Side() {
+  const { pathname } = useLocation();
+  return (
+    <PageSidebar>
+      <PageSidebarBody>
+        <Nav aria-label={text.navigation}>
+          <NavList>
+            {places.map(({ to, label }) => (
+              <NavItem key={to} isActive={pathname === to || pathname.startsWith(`${to}/`)}>
+                <Link to={to}>{label}</Link>
+              </NavItem>
+            ))}
+          </NavList>
+        </Nav>
+      </PageSidebarBody>
+    </PageSidebar>
+  );
+}
