@@ -277,7 +277,7 @@ impl Home {
             )
         };
         for words in [
-            &["get", "mpijobs,pods,jobs", "-A", "-o", "wide"][..],
+            &["get", "mpijobs,trainjobs,pods,jobs", "-A", "-o", "wide"][..],
             &["get", "events", "-A", "--sort-by=.metadata.creationTimestamp"],
             &[
                 "get",

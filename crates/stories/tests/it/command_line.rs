@@ -130,7 +130,8 @@ fn a_pipeline(home: &Home) {
 fn a_change(home: &Home) {
     let command = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE";
     let create = ["training", "create", "mpijob", "four", "--workers", "4", "--image", EXAMPLES_IMAGE];
-    let watched = ["--wait", "--timeout", "90s", "--", "sh", "-c", command];
+    // Its Workers stay, so that what one of them said can be read later.
+    let watched = ["--clean-pods", "None", "--wait", "--timeout", "90s", "--", "sh", "-c", command];
     home.odh(&[&create[..], &watched[..]].concat()).ended(0).says("Launcher running").says("succeeded");
     home.odh(&["training", "logs", "mpijob", "four"]).ended(0).says("rank 3 of 4");
     home.odh(&["training", "logs", "mpijob", "four", "--worker", "2"]).ended(0);
@@ -280,7 +281,7 @@ fn two_teams_do_not_see_each_other_and_keep_to_their_quotas() {
             .ended(4)
             .says(&format!("User 'ben' lacks '{verb}' permission for MPIJobs in namespace 'team-a'"));
     }
-    by(&ben, &["training", "preflight", "-n", "team-a"]).ended(0).says("no");
+    by(&ben, &["training", "preflight", "-n", "team-a"]).ended(4).says("no");
     by(&anna, &["training", "list"]).ended(0).says("narrow");
     home.odh(&["training", "list", "-A"]).ended(0).says("narrow").says("first");
     by(&anna, &["training", "delete", "mpijob", "narrow", "--yes"]).ended(0);

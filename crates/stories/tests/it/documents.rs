@@ -22,6 +22,16 @@ fn the_guide_for_ci_is_right() {
     type_what_it_says("docs/guides/ci.md");
 }
 
+#[test]
+fn the_guide_to_ones_own_program_is_right() {
+    type_what_it_says("docs/guides/your-own-program.md");
+}
+
+#[test]
+fn the_guide_to_trainjobs_is_right() {
+    type_what_it_says("docs/guides/trainjobs.md");
+}
+
 /// Runs every `sh` block of a document in one shell that stops at the first failure, in the repository's root.
 fn type_what_it_says(document: &str) {
     let text = std::fs::read_to_string(places::repository(document)).expect("the document can be read");

@@ -44,6 +44,9 @@ const FOUR: [&str; 4] = ["digits-worker-0", "digits-worker-1", "digits-worker-2"
 fn trains_in_the_default_mode() {
     let home = Home::with_cluster("main_job::chosen_mode");
     assert_eq!(hosts(&train(&home)), FOUR);
+    let shown = home.kubectl(&["get", "mpijob", "digits", "-o", "yaml"]).ended(0);
+    shown.says("trainerStatus:").says("progressPercentage: 100").says("name: accuracy");
+    home.odh(&["training", "describe", "digits"]).ended(0).says("100 %, accuracy 0.9");
 }
 
 #[test]

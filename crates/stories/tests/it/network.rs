@@ -113,7 +113,7 @@ fn hangs(home: &Home, name: &str) {
     home.odh(&["training", "explain", "mpijob", name])
         .ended(0)
         .says("PeerUnreachable")
-        .says("#peerunreachable");
+        .says("odh help causes PeerUnreachable");
 }
 
 /// A job whose second Worker refuses what the Launcher's ssh offers.

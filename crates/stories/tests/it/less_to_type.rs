@@ -1,0 +1,54 @@
+//! Somebody types little and does much at once: names without kinds, the newest job, several jobs, all of a state; and
+//! cancels a job whose output stays.
+
+use stories::{EXAMPLES_IMAGE, Home, within};
+
+use crate::failures::{PATIENCE, status};
+
+fn create(home: &Home, name: &str, line: &str) {
+    let job =
+        ["training", "create", name, "--workers", "2", "--image", EXAMPLES_IMAGE, "--", "sh", "-c", line];
+    home.odh(&job).ended(0);
+}
+
+#[test]
+fn names_need_no_kind_and_verbs_take_several() {
+    let home = Home::with_cluster("less_to_type::names");
+    create(&home, "one", "echo this is one");
+    create(&home, "two", "echo this is two");
+    home.odh(&["training", "wait", "one", "mpijob/two"]).ended(0).says("mpijob/one succeeded");
+    home.odh(&["training", "get", "@latest", "-o", "name"]).ended(0).says("mpijob/two");
+    home.odh(&["t", "ls"]).ended(0).says("one").says("two");
+    home.odh(&["training", "logs", "one"]).ended(0).says("this is one");
+    home.odh(&["training", "describe", "MPIJob", "one", "two"])
+        .ended(0)
+        .says("Name:        one")
+        .says("Name:        two");
+    home.odh(&["training", "explain", "three"]).ended(3);
+    home.odh(&["training", "list", "--status", "succeded"]).ended(2).says("did you mean Succeeded?");
+    home.odh(&["training", "list", "-n", "nosuch"]).ended(3).says("namespace \"nosuch\" does not exist");
+    home.odh(&["training", "list", "-l", "no=such"]).ended(0).says("No matching training jobs");
+    home.odh(&["training", "delete", "--status", "succeeded", "--yes"]).ended(0).says("mpijob/one deleted");
+    home.odh(&["training", "delete", "--all", "--yes"]).ended(0).says("no training jobs");
+}
+
+#[test]
+fn a_cancelled_job_stops_and_keeps_its_record_and_output() {
+    let home = Home::with_cluster("less_to_type::cancel");
+    create(&home, "long", "echo begins; sleep 600");
+    within(PATIENCE, "the job prints", || {
+        home.odh(&["training", "logs", "long"]).stdout.contains("begins").then_some(())
+    });
+    home.odh(&["training", "cancel", "long"]).ended(0).says("mpijob/long cancelled");
+    home.odh(&["training", "wait", "long", "--timeout", "60s"]).ended(103).says("was cancelled");
+    home.odh(&["training", "list"]).ended(0).says("Cancelled");
+    assert_eq!(status(&home, "long")["failure"]["reason"], "Cancelled");
+    home.kubectl(&["delete", "pods", "--all"]).ended(0);
+    home.odh(&["training", "logs", "long"]).ended(0).says("begins");
+    home.odh(&["training", "logs", "long", "--attempt", "1"]).ended(0).says("begins");
+    home.odh(&["training", "logs", "long", "--attempt", "2"]).ended(3).says("no output of attempt 2");
+    home.odh(&["training", "cancel", "long"]).ended(7).says("already");
+    home.odh(&["training", "retry", "long"]).ended(0);
+    let again = home.odh(&["training", "get", "@latest", "-o", "json"]).json();
+    assert!(again["metadata"]["annotations"]["training.opendatahub.io/cancel"].is_null(), "{again:#}");
+}

@@ -1,0 +1,158 @@
+//! A data scientist runs TrainJobs of Kubeflow Trainer with a runtime that the platform team maintains: a training that
+//! reports its progress, Workers that fail, and the verbs of the command line.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use stories::{Home, first_process_of, kill_process, places, quoted, within};
+
+/// How long anything may take, on a machine that is busy with other stories.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A TrainJob of two nodes whose ranks run a line of shell.
+fn shell(name: &str, line: &str) -> String {
+    format!(
+        "apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: {name}
+spec:
+  runtimeRef:
+    name: openmpi
+  trainer:
+    numNodes: 2
+    command: [mpirun, --allow-run-as-root]
+    args: [sh, -c, {}]
+",
+        quoted(line)
+    )
+}
+
+fn job(home: &Home, name: &str) -> Value {
+    home.kubectl(&["get", "trainjob", name, "-o", "json"]).ended(0).json()
+}
+
+/// The message of the job's condition, once it is true.
+fn ended(home: &Home, name: &str, condition: &str) -> String {
+    within(PATIENCE, &format!("{name} is {condition}"), || {
+        let job = job(home, name);
+        let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let holds = |it: &&Value| {
+            it["status"] == "True" && ["Complete", "Failed"].contains(&it["type"].as_str().unwrap_or(""))
+        };
+        let found = conditions.iter().find(holds)?;
+        assert_eq!(found["type"], condition, "{job:#}");
+        Some(found["message"].as_str().unwrap_or_default().to_owned())
+    })
+}
+
+#[test]
+fn a_training_reports_its_progress_and_completes() {
+    let home = Home::with_cluster("trainjob::digits");
+    home.kubectl(&["get", "clustertrainingruntimes"]).ended(0).says("openmpi").says("deepspeed-distributed");
+    let manifest = places::repository("examples/trainjob.yaml");
+    home.kubectl(&["create", "-f", &manifest.to_string_lossy()]).ended(0);
+    within(PATIENCE, "the progress is in the status", || {
+        let shown = home.kubectl(&["get", "trainjob", "digits", "-o", "yaml"]).ended(0).stdout;
+        ["trainerStatus:", "progressPercentage:", "estimatedRemainingSeconds:", "name: loss"]
+            .iter()
+            .all(|field| shown.contains(field))
+            .then_some(())
+    });
+    assert_eq!(ended(&home, "digits", "Complete"), "jobset completed successfully");
+    let status = job(&home, "digits")["status"].clone();
+    assert_eq!(status["trainerStatus"]["progressPercentage"], 100, "{status:#}");
+    let metrics = status["trainerStatus"]["metrics"].as_array().cloned().unwrap_or_default();
+    let accuracy =
+        metrics.iter().find(|metric| metric["name"] == "accuracy").expect("the accuracy is reported");
+    let accuracy: f64 = accuracy["value"].as_str().unwrap_or_default().parse().expect("it is a number");
+    assert!(accuracy > 0.95, "the model learned little: {status:#}");
+    let logs = home.odh(&["training", "logs", "trainjob", "digits"]).ended(0);
+    for node in 0..4 {
+        assert!(logs.stdout.contains(&format!("on digits-node-0-{node} ")), "{}", logs.stdout);
+    }
+    home.odh(&["training", "list"]).ended(0).says("TrainJob").says("Succeeded");
+    home.odh(&["training", "wait", "trainjob", "digits"]).ended(0);
+    home.odh(&["training", "delete", "trainjob", "digits", "--yes"]).ended(0);
+    stories::eventually("nothing of it is left", || {
+        let selected = ["-l", "training.opendatahub.io/trainjob=digits", "-o", "name"];
+        let words = [&["get", "jobs,pods,services,configmaps,secrets"][..], &selected].concat();
+        home.kubectl(&words).ended(0).stdout.is_empty()
+    });
+}
+
+#[test]
+fn a_worker_that_fails_is_named_with_its_cause() {
+    let home = Home::with_cluster("trainjob::failures");
+    let exits = shell(
+        "exits",
+        "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then sleep 2; echo no data >&2; exit 3; fi; sleep 300",
+    );
+    let long = shell("long", "echo started on $(hostname); exec sleep 3600");
+    let both = home.write("both.yaml", &format!("{exits}---\n{long}"));
+    home.kubectl(&["create", "-f", &both]).ended(0);
+    let message = ended(&home, "exits", "Failed");
+    for words in
+        ["jobset failed due to one or more job failures", "RankExited", "Rank 1", "exited with code 3"]
+    {
+        assert!(message.contains(words), "{message}");
+    }
+    home.kubectl(&["get", "configmap", "exits-attempt-1", "-o", "yaml"]).ended(0).says("no data");
+    home.odh(&["training", "explain", "exits"]).ended(0).says("exited with code 3");
+    home.odh(&["training", "describe", "exits"]).ended(0).says("Failed (RankExited)").says("no data");
+    home.odh(&["training", "wait", "exits"]).ended(100);
+    within(PATIENCE, "both ranks of the other job started", || {
+        let logs = home.odh(&["training", "logs", "long"]);
+        (logs.stdout.matches("started on").count() == 2).then_some(())
+    });
+    kill_process(first_process_of("long-node-0-1").expect("its agent runs"));
+    let message = ended(&home, "long", "Failed");
+    for words in ["WorkerLost", "Worker 1 (long-node-0-1)", "exit code 137"] {
+        assert!(message.contains(words), "{message}");
+    }
+    home.odh(&["training", "list", "--status", "failed"]).ended(0).says("WorkerLost");
+    home.odh(&["training", "explain", "long"]).ended(0).says("long-node-0-1").says("137");
+    stories::eventually("nothing runs any more", || {
+        let running = ["get", "pods", "--field-selector", "status.phase=Running", "-o", "name"];
+        home.kubectl(&running).ended(0).stdout.is_empty()
+    });
+}
+
+#[test]
+fn the_verbs_of_the_command_line_know_trainjobs() {
+    let home = Home::with_cluster("trainjob::verbs");
+    let gate = home.gate("gate");
+    let line = format!("echo rank started; until test -e {gate}; do sleep 0.1; done");
+    let create =
+        ["training", "create", "trainjob", "flags", "--runtime", "openmpi", "--workers", "2", "--suspend"];
+    home.odh(&[&create[..], &["--env", "A=1", "--", "sh", "-c", &line]].concat())
+        .ended(0)
+        .says("trainjob/flags created");
+    home.odh(&["training", "get", "flags"]).ended(0).says("Suspended");
+    home.odh(&["training", "explain", "flags"]).ended(0).says("suspended");
+    home.odh(&["training", "resume", "flags"]).ended(0);
+    within(PATIENCE, "both ranks started", || {
+        let logs = home.odh(&["training", "logs", "trainjob", "flags"]);
+        (logs.stdout.matches("rank started").count() == 2).then_some(())
+    });
+    home.odh(&["training", "top", "flags"]).ended(0).says("flags-node-0-1");
+    home.odh(&["training", "describe", "flags"]).ended(0).says("flags-node-0-1").says("2 of 2 ready");
+    home.odh(&["training", "exec", "flags", "--worker", "1", "--", "hostname"]).ended(0);
+    home.odh(&["training", "suspend", "flags"]).ended(0);
+    stories::eventually("its pods are gone", || {
+        home.kubectl(&["get", "pods", "-o", "name"]).ended(0).stdout.is_empty()
+    });
+    home.write("gate", "");
+    home.odh(&["training", "resume", "flags"]).ended(0);
+    home.odh(&["training", "wait", "flags", "--timeout", "120s"]).ended(0);
+    home.odh(&["training", "events", "flags"]).ended(0).says("AllJobsCompleted");
+    home.odh(&["training", "clone", "flags", "--name", "again", "--wait"]).ended(0);
+    home.odh(&["training", "create", "trainjob", "none", "--runtime", "nothing", "--", "true"])
+        .ended(5)
+        .says("\"nothing\" does not exist");
+    let exported = home.odh(&["training", "export", "flags"]).ended(0).stdout;
+    assert!(exported.contains("kind: TrainJob") && !exported.contains("jobsStatus"), "{exported}");
+    let manifest = places::repository("examples/trainjob.yaml");
+    home.odh(&["local", "run", &manifest.to_string_lossy()]).ended(0).says("final accuracy");
+    home.odh(&["training", "delete", "--all", "--yes"]).ended(0);
+}
