@@ -11,10 +11,13 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import report
+
 TARGET = pathlib.Path(os.environ.get("ODH_TARGET", ROOT / "target"))
 LIMIT_SECONDS = 400
 
@@ -41,17 +44,10 @@ rows = [
     (f"memory that {streams['open']} open streams of ended jobs add, with their clients", "MiB", "< 150", f"{streams['grownKiB'] / 1024:.0f}"),
     (f"a change until the last of {streams['open']} streams has it", "ms", "< 200", f"{streams['lastSeesAChangeMs']:.0f}"),
 ]
-lines = [
-    "# The training service beside the API server",
-    "",
-    f"{platform.system()} {platform.release()}, {os.cpu_count()} cores shared by service, embedded API server and load, load before {load:.1f}; release build; "
-    f"TLS, 8 connections, {found['jobs']:,} jobs of 8 Workers, one run.",
-    "",
-    "| what | unit | goal | measured |",
-    "|---|---|---|---|",
-    *(f"| {' | '.join(row)} |" for row in rows),
-    "",
-    "Repeat with `cargo xtask bench service`.",
-]
-options.report.write_text("\n".join(lines) + "\n")
-print("\n".join(lines))
+setting = (
+    f"service, embedded API server and load, load before {load:.1f}; release build; "
+    f"TLS, 8 connections, {found['jobs']:,} jobs of 8 Workers, one run"
+)
+report.write(
+    options.report, "The training service beside the API server", setting, ("what", "unit", "goal", "measured"), rows, "service"
+)
