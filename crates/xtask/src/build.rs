@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::dashboard;
 use crate::steps::{self, Stop};
 
 /// Which build of the programs.
@@ -37,6 +38,7 @@ impl Profile {
 
 /// Builds `odh` with `odh-launch` beside it. Returns the path of `odh`.
 pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
+    carry_dashboard(profile)?;
     steps::step(if profile == Profile::Tests {
         "Building odh and all tests (the first time takes some minutes)"
     } else {
@@ -52,6 +54,20 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
         .and_then(|_| fs::rename(&fresh, &beside))
         .map_err(|error| Stop::plain(format!("{}: {error}", beside.display())))?;
     Ok(folder.join("odh"))
+}
+
+/// Builds the dashboard, which the training service then carries.
+///
+/// For the demo, `odh` is also built where no registry of npm can be reached: its page says how to build the dashboard.
+fn carry_dashboard(profile: Profile) -> Result<(), Stop> {
+    match dashboard::build() {
+        Err(stop) if profile == Profile::Dev => {
+            steps::complain(&stop);
+            steps::say("\nGoing on without the dashboard.");
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }
 
 /// Builds the launch agent, static and small: it is copied into arbitrary images.

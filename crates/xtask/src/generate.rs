@@ -1,29 +1,23 @@
-//! Generated files: the tests named `generated_…`, of any crate, compare them and also write them.
+//! Generated files: the tests named `generated_…`, of any crate, compare them and also write them. Those of the Python
+//! SDK are made from the contract, so they come last.
 
-use crate::steps::{self, Stop};
-
-/// What to do with the generated files.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Write {
-    /// Write them from the code.
-    Anew,
-    /// Fail if one differs from what the code would write.
-    Compare,
-}
+use crate::sdk;
+use crate::steps::{self, GeneratedFiles, Stop};
 
 /// Writes or compares every generated file.
-pub fn run(write: Write) -> Result<(), Stop> {
-    steps::step(if write == Write::Anew {
+pub fn run(write: GeneratedFiles) -> Result<(), Stop> {
+    steps::step(if write == GeneratedFiles::Replace {
         "Writing the generated files"
     } else {
         "Comparing the generated files"
     });
     let mut command = steps::cargo_command();
     command.args(["test", "--quiet", "--workspace", "generated_"]);
-    if write == Write::Anew {
+    if write == GeneratedFiles::Replace {
         command.env("UPDATE", "1");
     }
     steps::run(&mut command).map_err(|stop| {
         Stop::new(stop.what, "run `cargo xtask gen` and commit what it changes, if you meant to change it")
-    })
+    })?;
+    sdk::generate(write)
 }

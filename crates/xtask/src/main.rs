@@ -11,12 +11,17 @@ mod check;
 mod circles;
 mod clients;
 mod conformance;
+mod dashboard;
 mod demo;
 mod disk;
 mod environment;
+mod fuzz;
 mod generate;
+mod go_programs;
+mod kueue;
 mod machine;
 mod needs;
+mod sdk;
 mod sources;
 mod specs;
 mod steps;
@@ -25,6 +30,7 @@ mod test;
 mod timing;
 mod upstream;
 mod verbs;
+mod words;
 
 use std::process::ExitCode;
 
@@ -36,7 +42,7 @@ cargo xtask TASK
   demo              set everything up and run the main job: a real MPI training on four Workers
   test [FILTER]     set everything up and run all tests, stories included
   check             formatting, lints, generated files, licences, the one way of dependencies
-  gen [--check]     write the generated files anew, or compare them
+  gen [--check]     write the generated files again, or compare them
   fmt               format the code
   bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
   bench guard       count what small scenes cost, and fail where one exceeds its budget in bench/guard/budgets.json
@@ -47,10 +53,18 @@ cargo xtask TASK
   verbs [--binaries DIR]
                     every verb of odh training: on the embedded cluster, and on a real kube-apiserver with our operator
                     and with upstream's
+  kueue [--binaries DIR]
+                    TrainJobs and MPIJobs through a queue of the real Kueue: on the embedded cluster, and on a real
+                    kube-apiserver
   specs [--kubeconfig FILE] [NAME]
                     the conformance specs that Kubernetes publishes for its API, against the embedded cluster
   tables CHECKOUT   the tables taken from Kubernetes' sources, made again from a checkout of its next version
-  clients           the official Python client and client-go against the embedded cluster
+  sdk [--all]       the Python SDK: its checks and tests; --all with every Python that this machine has
+  fuzz-api [--examples N] [--seed N]
+                    generated requests to the training service, from its OpenAPI document: none may break it
+  clients           the official Python client, Kubeflow's SDK and client-go against the embedded cluster
+  dashboard [--check]
+                    build the web dashboard, or check its sources without a browser
   setup             only what the examples need: odh and the Python environment
   help              this text
 ";
@@ -69,15 +83,21 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test", filter @ ..] => test::run(filter),
         ["check"] => check::run(),
-        ["gen"] => generate::run(generate::Write::Anew),
-        ["gen", "--check"] => generate::run(generate::Write::Compare),
+        ["gen"] => generate::run(steps::GeneratedFiles::Replace),
+        ["gen", "--check"] => generate::run(steps::GeneratedFiles::Compare),
         ["fmt"] => steps::cargo(&["fmt", "--all"]),
         ["bench", names @ ..] => bench::run(names),
         ["conformance", words @ ..] => conformance::run(words),
         ["upstream", words @ ..] => upstream::run(words),
         ["verbs", words @ ..] => verbs::run(words),
+        ["kueue", words @ ..] => kueue::run(words),
         ["tables", checkout] => tables::run(checkout),
+        ["sdk"] => sdk::run(false),
+        ["sdk", "--all"] => sdk::run(true),
         ["clients"] => clients::run(),
+        ["fuzz-api", words @ ..] => fuzz::run(words),
+        ["dashboard"] => dashboard::build(),
+        ["dashboard", "--check"] => dashboard::check(),
         ["specs", words @ ..] => specs::run(words),
         ["setup"] => demo::set_up().map(|_| ()),
         ["help" | "--help" | "-h"] | [] => {

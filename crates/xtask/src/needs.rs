@@ -79,6 +79,7 @@ pub const TESTS: &[Need] = &[
         package: "postgresql",
         purpose: "is the database that the history is tested with, beside SQLite",
     },
+    Need { programs: &["chromium"], package: "chromium", purpose: "is the browser that opens the dashboard" },
 ];
 
 /// Folders with programs for administrators, which are not on every user's `PATH`.

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::build::{self, Profile};
-use crate::conformance;
 use crate::environment;
+use crate::go_programs;
 use crate::steps::{self, Stop};
 
 /// The document with the table.
@@ -166,7 +166,7 @@ fn pattern(name: &str) -> String {
 
 /// Returns the program with the specs. Builds it if it is missing or its source has changed.
 fn built() -> Result<PathBuf, Stop> {
-    let folder = conformance::kube_folder()?;
+    let folder = go_programs::kube_folder()?;
     let (program, stamp) = (folder.join("specs.test"), folder.join("specs.made-from"));
     let source = steps::root().join("conformance/specs/specs_test.go");
     let text = fs::read_to_string(&source).map_err(|error| io(&source, &error))?;
@@ -174,17 +174,17 @@ fn built() -> Result<PathBuf, Stop> {
         return Ok(program);
     }
     steps::step("Building the specs from Kubernetes' Go modules (some six minutes of processor time, once)");
-    let module = conformance::kubernetes_module(&folder, "specs")?;
+    let module = go_programs::kubernetes_module(&folder, "specs")?;
     fs::write(module.join("specs_test.go"), &text).map_err(|error| io(&module, &error))?;
-    conformance::go(&module, &["mod", "tidy"])?;
-    conformance::go(&module, &["test", "-c", "-o", &program.display().to_string(), "."])?;
+    go_programs::go(&module, &["mod", "tidy"])?;
+    go_programs::go(&module, &["test", "-c", "-o", &program.display().to_string(), "."])?;
     fs::write(&stamp, text).map_err(|error| io(&stamp, &error))?;
     Ok(program)
 }
 
 /// Returns the folder that replaces agnhost's image. Creates it if it is missing.
 fn image() -> Result<PathBuf, Stop> {
-    let folder = conformance::kube_folder()?;
+    let folder = go_programs::kube_folder()?;
     let image = folder.join("agnhost-image");
     let program = image.join("bin/agnhost");
     if program.is_file() {
@@ -197,11 +197,11 @@ fn image() -> Result<PathBuf, Stop> {
         .and_then(|()| fs::write(&entrypoint, "agnhost\n"))
         .map_err(|error| io(&image, &error))?;
     let package = "k8s.io/kubernetes/test/images/agnhost";
-    let module = conformance::kubernetes_module(&folder, "agnhost")?;
-    conformance::go(&module, &["mod", "edit", "-tool", package])?;
-    conformance::go(&module, &["mod", "tidy"])?;
+    let module = go_programs::kubernetes_module(&folder, "agnhost")?;
+    go_programs::go(&module, &["mod", "edit", "-tool", package])?;
+    go_programs::go(&module, &["mod", "tidy"])?;
     let made = program.display().to_string();
-    conformance::go(&module, &["build", "-trimpath", "-ldflags", "-s -w", "-o", &made, package])?;
+    go_programs::go(&module, &["build", "-trimpath", "-ldflags", "-s -w", "-o", &made, package])?;
     Ok(image)
 }
 

@@ -11,6 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+/// What to do with the generated files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum GeneratedFiles {
+    /// Write them from the code.
+    Replace,
+    /// Fail if one differs from what the code would write.
+    Compare,
+}
+
 /// Why a task cannot continue, and what the user can do about it.
 pub struct Stop {
     /// What went wrong, in one or a few lines.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{bench, check, clients, environment, machine, timing};
+use crate::{bench, check, clients, dashboard, environment, machine, sdk, timing};
 
 /// Paths that the stories use.
 struct SetUp {
@@ -63,7 +63,10 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
     })?;
     modes?;
     if filter.is_empty() {
-        clients::quick(&places.odh)?;
+        clients::quick(&places.odh, &places.examples)?;
+        dashboard::check()?;
+        dashboard::in_a_browser(&places.odh, &places.examples, &places.tools.join("bin/kubectl"))?;
+        sdk::quick(&sdk::Places { odh: &places.odh, examples: &places.examples, path: &places.path })?;
         bench::guard(&places.odh, &places.examples, &places.path)?;
         check::lints()?;
     }

@@ -10,16 +10,27 @@ use std::time::Instant;
 
 use crate::steps::{self, Stop};
 
+/// The packages whose tests wait most of their time, for pods and for MPI: half as many again run at once as there are
+/// cores.
+const WAITING: [&str; 1] = ["stories"];
+/// The variable by which Rust's test programs are given the number of tests to run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// Runs a command and adds its duration to the record: milliseconds, the package, the binary. Returns its exit code.
 pub fn run(record: &str, command: &[&str]) -> Result<ExitCode, Stop> {
     let [program, arguments @ ..] = command else {
         return Err(Stop::usage("timed: a record and a command are needed"));
     };
-    let began = Instant::now();
-    let status = Command::new(program).args(arguments).status();
-    let status = status.map_err(|error| Stop::plain(format!("`{program}` could not be started: {error}")))?;
     // cargo describes the package to the binaries that it starts.
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let began = Instant::now();
+    let mut command = Command::new(program);
+    if WAITING.contains(&package.as_str()) && std::env::var_os(THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env(THREADS, (cores + cores / 2).to_string());
+    }
+    let status = command.args(arguments).status();
+    let status = status.map_err(|error| Stop::plain(format!("`{program}` could not be started: {error}")))?;
     let line = format!("{}\t{package}\t{}\n", began.elapsed().as_millis(), binary(arguments));
     let written = OpenOptions::new()
         .create(true)

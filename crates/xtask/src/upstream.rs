@@ -3,12 +3,11 @@
 //!
 //! The tests do the kubelet's part themselves, and in the first of the two runs also the Job controller's. Left out
 //! are tests that read logs from a node, change the server's rights, or look at what only the embedded cluster has.
-//! out is what asks a node for logs, bends the server's rights, or looks at what the embedded cluster alone has.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::conformance;
+use crate::go_programs;
 use crate::steps::{self, Stop};
 
 /// Test modules that play the Job controller too.
@@ -49,7 +48,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
         ["--binaries", folder, rest @ ..] => (Some(*folder), rest),
         rest => (None, rest),
     };
-    let binaries = conformance::binaries(given)?;
+    let binaries = go_programs::binaries(given)?;
     steps::step("Building the tests, and what starts a real API server");
     steps::cargo(&["build", "--workspace", "--bin", "conformance"])?;
     steps::cargo(&["test", "--package", "operator", "--test", "it", "--no-run"])?;
