@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use crate::console::Color;
 pub use crate::global::Global;
@@ -60,6 +60,40 @@ pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The options by which commands choose a cluster, a namespace and a user to act as.
+const CLUSTER: [&str; 5] = ["namespace", "kubeconfig", "context", "act_as", "as_group"];
+/// The commands of `odh local` that take a namespace.
+const IN_A_NAMESPACE: [&str; 2] = ["run", "user"];
+
+/// Returns the definition of the command line. The options of the cluster are not shown for `odh local`, which knows its
+/// own.
+pub fn definition() -> clap::Command {
+    let root = Arguments::command();
+    let cluster: Vec<clap::Arg> = root
+        .get_arguments()
+        .filter(|argument| CLUSTER.contains(&argument.get_id().as_str()))
+        .cloned()
+        .collect();
+    let namespace = cluster.iter().find(|argument| argument.get_id() == "namespace").cloned();
+    root.mut_subcommands(|command| {
+        if command.get_name() != "local" {
+            return command;
+        }
+        // An option that a command has is not inherited again, and so stays hidden for what is below it.
+        let local = command.args(cluster.iter().map(|argument| argument.clone().hide(true)));
+        local.mut_subcommands(|verb| match IN_A_NAMESPACE.contains(&verb.get_name()) {
+            true => verb.args(namespace.clone()),
+            false => verb,
+        })
+    })
+}
+
+/// Parses a command line, whose first word is the program's name.
+pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let matches = definition().try_get_matches_from(words)?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))
 }
 
 /// The first word.
@@ -188,11 +222,36 @@ pub fn called_by_kubectl(mut words: Vec<OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_tree_is_valid() {
-        Arguments::command().debug_assert();
+        definition().debug_assert();
+    }
+
+    #[test]
+    #[cfg(feature = "local")]
+    fn options_of_the_cluster_are_shown_where_they_mean_something() {
+        let mut root = definition();
+        root.build();
+        let shown = |words: &[&str]| {
+            let command =
+                words.iter().try_fold(&root, |command, word| command.find_subcommand(word)).unwrap();
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            let names = shown.map(|argument| argument.get_id().as_str());
+            names.filter(|name| CLUSTER.contains(name)).count()
+        };
+        for (words, count) in [
+            (&["training", "list"][..], CLUSTER.len()),
+            (&["local"], 0),
+            (&["local", "up"], 0),
+            (&["local", "node", "drain"], 0),
+            (&["local", "run"], 1),
+            (&["local", "user"], 1),
+        ] {
+            assert_eq!(shown(words), count, "{words:?}");
+        }
+        let words = ["odh", "local", "run", "job.yaml", "-n", "team"].map(OsString::from);
+        assert_eq!(parse(&words).unwrap().global.namespace.as_deref(), Some("team"));
     }
 
     #[test]

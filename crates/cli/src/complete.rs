@@ -3,12 +3,11 @@
 //!
 //! Candidates are computed from the definition of the command line (`arguments`) by clap's own engine.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_complete::env::{CompleteEnv, Shells};
 use jobs::Class;
 
-use crate::arguments::Arguments;
+use crate::arguments;
 use crate::console::Console;
 use crate::failure::Failure;
 
@@ -17,7 +16,7 @@ const VARIABLE: &str = "ODH_COMPLETE";
 
 /// If this is a shell's request, answers it and exits the process.
 pub fn if_asked() {
-    CompleteEnv::with_factory(Arguments::command).var(VARIABLE).complete();
+    CompleteEnv::with_factory(arguments::definition).var(VARIABLE).complete();
 }
 
 /// `odh completion SHELL`

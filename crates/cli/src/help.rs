@@ -7,12 +7,12 @@ mod reference;
 
 use std::path::Path;
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command};
 use diagnosis::Cause;
 use jobs::Class;
 use serde_json::{Value, json};
 
-use crate::arguments::{Arguments, Help};
+use crate::arguments::{self, Help};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::{output, table};
@@ -101,7 +101,7 @@ fn causes(named: &[String]) -> Result<String, Failure> {
 
 /// Returns the definition including what clap adds: `--help`, inherited options, full names.
 pub fn built() -> Command {
-    let mut command = Arguments::command();
+    let mut command = arguments::definition();
     command.build();
     command
 }

@@ -24,8 +24,6 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use arguments::{Arguments, Command};
 use console::Console;
 use failure::Failure;
@@ -45,7 +43,7 @@ fn main() -> ExitCode {
     }
     complete::if_asked();
     let raw = settings::current().expanded(arguments::called_by_kubectl(std::env::args_os().collect()));
-    let arguments = match Arguments::try_parse_from(&raw) {
+    let arguments = match arguments::parse(&raw) {
         Ok(arguments) => arguments,
         Err(error) => return console::usage(&error, &raw),
     };
