@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use jobs::logs::sieve::Wanted;
 use jobs::logs::{Choice, Item, Level, Origin, Which, ranges};
+use kube::api::DynamicObject;
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -94,13 +95,29 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         ));
     }
     if let (false, Some(ranks)) = (any, &logs.rank) {
-        let ranks: Vec<String> = ranks.0.iter().map(ToString::to_string).collect();
-        console.warn(&format!(
-            "no line is tagged with rank {}; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank (MPICH, Intel MPI)",
-            ranks.join(", ")
-        ));
+        let found = jobs::list::get(&connection.client, kind, &connection.namespace, &job).await;
+        console.warn(&no_line_of(&ranks.0, found.ok().as_ref()));
     }
     Ok(0)
+}
+
+/// Why ranks that were asked for have no line, as far as it is known.
+fn no_line_of(ranks: &[i32], job: Option<&DynamicObject>) -> String {
+    let listed = ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let slots = job.map(|job| {
+        let (row, spec) = (jobs::view::row(job), jobs::view::spec(job));
+        let hosts = row.workers.of + i32::from(spec.run_launcher_as_worker == Some(true));
+        row.slots_per_worker.saturating_mul(hosts)
+    });
+    match slots.filter(|slots| *slots > 0 && ranks.iter().all(|rank| rank >= slots)) {
+        Some(slots) => {
+            format!("no line is tagged with rank {listed}: the job has slots for ranks 0 to {}", slots - 1)
+        }
+        None => format!(
+            "no line is tagged with rank {listed}; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank \
+             (MPICH, Intel MPI)"
+        ),
+    }
 }
 
 /// The maximum number of lines shown of what failed.
