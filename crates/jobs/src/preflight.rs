@@ -73,7 +73,7 @@ pub async fn preflight(
     let room = async {
         let (right, room) = futures::join!(
             allowed(client, Kind::MpiJob.group(), Kind::MpiJob.plural(), "", "create", namespace),
-            room(client, namespace)
+            room(client, namespace, jobs.iter().any(names_priority))
         );
         if right? == Some(false) {
             return Err(lacks(client, "create", Kind::MpiJob, namespace).await);
@@ -136,7 +136,7 @@ pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> S
     };
     let reads = async {
         futures::join!(
-            room(client, namespace),
+            room(client, namespace, true),
             everywhere("LocalQueue", "localqueues"),
             queue::read_all(client, None, "ClusterQueue", "clusterqueues"),
             everywhere("Workload", "workloads"),
@@ -245,14 +245,20 @@ pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<
     found.ok_or_else(|| Error::Client("the cluster does not report your permissions".to_owned()))
 }
 
-async fn room(client: &Client, namespace: &str) -> Room {
-    let (quotas, limits, most_jobs, jobs, capacity) = futures::join!(
+/// Priority classes are read only if they are asked for.
+async fn room(client: &Client, namespace: &str, with_priorities: bool) -> Room {
+    let priorities =
+        async { if with_priorities { read::<PriorityClass>(Api::all(client.clone())).await } else { None } };
+    let (quotas, limits, most_jobs, jobs, capacity, priorities) = futures::join!(
         read::<ResourceQuota>(Api::namespaced(client.clone(), namespace)),
         read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
         most_jobs(client, namespace),
         jobs(client, namespace),
         paging::capacity(client),
+        priorities,
     );
+    let preempts = |class: &PriorityClass| class.preemption_policy.as_deref() != Some("Never");
+    let priorities = priorities.unwrap_or_default().into_iter().filter(preempts);
     let now = Timestamp::now();
     let remaining = jobs
         .iter()
@@ -264,7 +270,13 @@ async fn room(client: &Client, namespace: &str) -> Room {
         remaining_seconds: remaining.collect(),
         jobs: jobs.iter().map(view::in_our_words).collect(),
         capacity,
+        preempting: priorities.filter_map(|class| Some((class.name_any(), class.value?))).collect(),
     }
+}
+
+fn names_priority(job: &MPIJob) -> bool {
+    let pods = job.spec.mpi_replica_specs.values().filter_map(|replica| replica.template.spec.as_ref());
+    pods.into_iter().any(|pod| pod.priority_class_name.is_some())
 }
 
 async fn read<K>(api: Api<K>) -> Option<Vec<K>>

@@ -17,8 +17,8 @@ pub(crate) const PODS: &str = "pods";
 #[derive(Clone, Debug, Default)]
 pub struct Capacity {
     nodes: Vec<NodeShape>,
-    /// By the node's name.
-    held: HashMap<String, Amounts>,
+    /// By the node's name, then by the pods' priority.
+    held: HashMap<String, BTreeMap<i32, Amounts>>,
     /// The pods that hold GPUs, by UID: the node, and the number of GPUs.
     gpu_pods: HashMap<String, (String, u64)>,
 }
@@ -60,7 +60,8 @@ impl Capacity {
             if let Some(uid) = pod.metadata.uid.clone().filter(|_| gpus > 0) {
                 self.gpu_pods.insert(uid, (node.clone(), gpus));
             }
-            add(self.held.entry(node.clone()).or_default(), &requests);
+            let priority = spec.priority.unwrap_or_default();
+            add(self.held.entry(node.clone()).or_default().entry(priority).or_default(), &requests);
         }
     }
 
@@ -68,8 +69,11 @@ impl Capacity {
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.nodes.extend(other.nodes);
-        for (node, held) in other.held {
-            add(self.held.entry(node).or_default(), &held);
+        for (node, by_priority) in other.held {
+            let ours = self.held.entry(node).or_default();
+            for (priority, held) in by_priority {
+                add(ours.entry(priority).or_default(), &held);
+            }
         }
         self.gpu_pods.extend(other.gpu_pods);
         self
@@ -84,7 +88,7 @@ impl Capacity {
             *ours.entry(node).or_default() += gpus;
         }
         let free = |node: &NodeShape| {
-            let held = self.held.get(&node.name).map_or(0, semantics::gpus);
+            let held: u64 = self.held_on(node).map(semantics::gpus).sum();
             let others = held.saturating_sub(ours.get(node.name.as_str()).copied().unwrap_or(0));
             semantics::gpus(&node.allocatable).saturating_sub(others)
         };
@@ -101,11 +105,20 @@ impl Capacity {
         (!self.nodes.is_empty()).then_some(total)
     }
 
+    fn held_on(&self, node: &NodeShape) -> impl Iterator<Item = &Amounts> {
+        self.held.get(&node.name).into_iter().flat_map(BTreeMap::values)
+    }
+
     /// The room on every node.
     pub(crate) fn rooms(&self) -> Vec<Room> {
+        self.rooms_beside(i32::MIN)
+    }
+
+    /// The room on every node beside the pods of at least this priority: what is left to a pod that preempts the others.
+    pub(crate) fn rooms_beside(&self, priority: i32) -> Vec<Room> {
         let room = |node: &NodeShape| {
             let mut free = node.allocatable.clone();
-            if let Some(held) = self.held.get(&node.name) {
+            for (_, held) in self.held.get(&node.name).into_iter().flat_map(|held| held.range(priority..)) {
                 subtract(&mut free, held);
             }
             Room { free, whole: node.allocatable.clone() }

@@ -43,6 +43,8 @@ pub struct Room {
     pub remaining_seconds: BTreeMap<String, i64>,
     /// All nodes, and what all pods hold on them.
     pub capacity: Option<Capacity>,
+    /// The values of the priority classes whose pods preempt those of lower priority, by name.
+    pub preempting: BTreeMap<String, i32>,
 }
 
 /// The severity of a finding.
@@ -410,34 +412,80 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
 
 /// What the job's pods lack on the nodes as they are now: first the Workers, then the Launcher in addition to them.
 fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp) -> Option<Finding> {
-    let mut rooms = capacity.rooms();
+    let rooms = capacity.rooms();
     if rooms.is_empty() {
         // A cluster without visible nodes may create them on demand, or hide them: its capacity is unknown.
         return None;
     }
+    let short = first_short(roles, capacity, rooms)?;
+    let preempts = priority_of(roles, room)
+        .filter(|(_, value)| first_short(roles, capacity, capacity.rooms_beside(*value)).is_none());
+    match preempts {
+        Some((class, _)) => preempting(&short, class),
+        None => lacking(&short, room, now),
+    }
+}
+
+/// A role some of whose pods do not fit.
+struct Short<'r> {
+    role: &'r Role<'r>,
+    /// The nodes that accept its pods, as they were before these were placed.
+    nodes: Vec<NodeRoom>,
+    /// What one pod takes.
+    one: Amounts,
+    /// How many pods fit.
+    placed: usize,
+}
+
+/// Places the pods of all roles, and returns the first role with pods that do not fit.
+fn first_short<'r>(
+    roles: &'r [Role<'r>],
+    capacity: &Capacity,
+    mut rooms: Vec<NodeRoom>,
+) -> Option<Short<'r>> {
     roles.iter().rev().filter(|role| role.count > 0).find_map(|role| {
         let places = capacity.taking(role.pod);
-        let before: Vec<NodeRoom> = places.iter().filter_map(|at| rooms.get(*at).cloned()).collect();
+        let nodes: Vec<NodeRoom> = places.iter().filter_map(|at| rooms.get(*at).cloned()).collect();
         let mut one = role.requests.clone();
         one.insert(PODS.to_owned(), Quantity::ONE);
         let wanted = usize::try_from(role.count).unwrap_or(0);
         let placed = place(&mut rooms, &places, &one, wanted);
-        if placed == wanted {
-            return None;
-        }
-        lacking(role, &before, &one, placed, room, now)
+        (placed < wanted).then_some(Short { role, nodes, one, placed })
     })
 }
 
-/// Why only `placed` pods of a role fit on the nodes that accept them.
-fn lacking(
-    role: &Role<'_>,
-    nodes: &[NodeRoom],
-    one: &Amounts,
-    placed: usize,
-    room: &Room,
-    now: Timestamp,
-) -> Option<Finding> {
+/// The lowest priority among the job's pods, with its class; `None` if some of its pods do not preempt others.
+fn priority_of<'r>(roles: &'r [Role<'_>], room: &Room) -> Option<(&'r str, i32)> {
+    let classes = roles.iter().filter(|role| role.count > 0).map(|role| {
+        let class = role.pod?.priority_class_name.as_deref()?;
+        Some((class, *room.preempting.get(class)?))
+    });
+    classes.collect::<Option<Vec<_>>>()?.into_iter().min_by_key(|(_, value)| *value)
+}
+
+/// That a job takes what it lacks from pods of lower priority.
+fn preempting(short: &Short<'_>, class: &str) -> Option<Finding> {
+    let (name, each) = scarce(&short.nodes, short.role, &short.one)?;
+    let free = short.nodes.iter().filter_map(|node| node.free.get(&name));
+    let free = free.fold(Quantity::ZERO, |sum, more| more.plus(sum));
+    Some(Finding {
+        weight: Weight::Waits,
+        reason: Cause::Unschedulable,
+        wait: None,
+        message: format!(
+            "Requested {} {} but only {free} available: pods of lower priority than {class} will be preempted",
+            each.times(short.role.count),
+            noun(&name)
+        ),
+        advice: "the job starts when they have ended; those who run them lose their progress since the last checkpoint"
+            .into(),
+    })
+}
+
+/// Why only some pods of a role fit on the nodes that accept them.
+fn lacking(short: &Short<'_>, room: &Room, now: Timestamp) -> Option<Finding> {
+    let Short { role, nodes, one, placed } = short;
+    let placed = *placed;
     let able: Vec<NodeRoom> = nodes.iter().filter(|node| fits(&node.whole, one)).cloned().collect();
     if able.is_empty() {
         return Some(too_large(nodes, role));
@@ -464,10 +512,10 @@ fn lacking(
             advice: format!("request at most {}, or less per {}", role.counted(all.max(1)), role.name).into(),
         });
     }
-    let short = asked > free;
+    let is_short = asked > free;
     let message = if role.name == LAUNCHER {
         format!("The Launcher requests {each} {noun}, which no node has free besides the Workers.")
-    } else if short {
+    } else if is_short {
         format!("Requested {asked} {noun} but only {free} available.")
     } else {
         let why = if count_in_pieces(&able, &name, each) < wanted {
@@ -477,7 +525,7 @@ fn lacking(
         };
         format!("{}: {why}.", misfit(role, placed, &format!("{each} {noun}")))
     };
-    let missing = if short { difference(asked, free) } else { each };
+    let missing = if is_short { difference(asked, free) } else { each };
     let wait = wait(&name, missing, |_| true, 0, room, now);
     Some(Finding {
         weight: Weight::Waits,
@@ -787,6 +835,37 @@ mod tests {
                 "Requested 8 GPUs but only 4 available. Estimated wait time: 5 to 35 minutes (from 3 jobs that have ended)"
             ]
         );
+    }
+
+    #[test]
+    fn a_job_that_preempts_others_does_not_wait_for_their_end() {
+        let held = |priority: i32| {
+            let mut pod = holder("a", "6");
+            pod.spec.as_mut().unwrap().priority = Some(priority);
+            let mut all = Capacity::default();
+            all.add_nodes(vec![node("a", "8")]);
+            all.add_pods(&[pod]);
+            Room {
+                capacity: Some(all),
+                preempting: BTreeMap::from([("urgent".to_owned(), 1000)]),
+                ..Room::default()
+            }
+        };
+        let urgent = |class: &str| {
+            let mut job = job(2, "4", json!({}));
+            for replica in job.spec.mpi_replica_specs.values_mut() {
+                replica.template.spec.as_mut().unwrap().priority_class_name = Some(class.to_owned());
+            }
+            job
+        };
+        let preempted =
+            "Requested 8 GPUs but only 2 available: pods of lower priority than urgent will be preempted";
+        assert_eq!(told(&urgent("urgent"), &held(0)), [preempted]);
+        let waits = "Requested 8 GPUs but only 2 available. Estimated wait time:";
+        for (class, priority) in [("urgent", 1000), ("polite", 0)] {
+            let found = told(&urgent(class), &held(priority));
+            assert!(found.len() == 1 && found[0].starts_with(waits), "{class}, {priority}: {found:?}");
+        }
     }
 
     #[test]
