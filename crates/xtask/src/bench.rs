@@ -33,7 +33,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
         ("service", "service", "bench_service"),
     ] {
         if names.is_empty() || names.contains(&name) {
-            steps::cargo(&["build", "--release", "--package", package, "--example", example])?;
+            build::release(&["--package", package, "--example", example])?;
         }
     }
     let client = client_alone(names)?;

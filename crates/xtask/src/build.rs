@@ -1,4 +1,5 @@
-//! Builds the programs that people run: `odh`, and the static `odh-launch` beside it.
+//! Builds the programs that people run: `odh`, and the static `odh-launch`, which is beside it, and within it in a
+//! release.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,12 +32,12 @@ impl Profile {
             // the demo has compiled (see the dependencies of `conformance`).
             Profile::Dev => &["build", "--workspace", "--lib", "--bins"],
             Profile::Tests => &["build", "--workspace", "--all-targets"],
-            Profile::Release => &["build", "--release", "--package", "cli", "--package", "operator"],
+            Profile::Release => &["--package", "cli", "--package", "operator"],
         }
     }
 }
 
-/// Builds `odh` with `odh-launch` beside it. Returns the path of `odh`.
+/// Builds `odh` with `odh-launch` beside it; a release carries it, too. Returns the path of `odh`.
 pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     carry_dashboard(profile)?;
     steps::step(if profile == Profile::Tests {
@@ -44,7 +45,10 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     } else {
         "Building odh (the first time takes some minutes)"
     });
-    steps::cargo(profile.arguments())?;
+    match profile {
+        Profile::Release => release(profile.arguments())?,
+        Profile::Dev | Profile::Tests => steps::cargo(profile.arguments())?,
+    }
     let folder = steps::target().join(profile.folder());
     let launch = launch_agent()?;
     let beside = folder.join("odh-launch");
@@ -54,6 +58,13 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
         .and_then(|_| fs::rename(&fresh, &beside))
         .map_err(|error| Stop::plain(format!("{}: {error}", beside.display())))?;
     Ok(folder.join("odh"))
+}
+
+/// Runs `cargo build --release` so that `odh` carries the launch agent, whatever else of its package is built.
+pub fn release(arguments: &[&str]) -> Result<(), Stop> {
+    let mut command = steps::cargo_command();
+    command.args(["build", "--release"]).args(arguments).env("ODH_LAUNCH_AGENT", launch_agent()?);
+    steps::run(&mut command)
 }
 
 /// Builds the dashboard, which the training service then carries.

@@ -14,6 +14,7 @@ mod conformance;
 mod dashboard;
 mod demo;
 mod disk;
+mod dist;
 mod environment;
 mod fuzz;
 mod generate;
@@ -65,6 +66,7 @@ cargo xtask TASK
   clients           the official Python client, Kubeflow's SDK and client-go against the embedded cluster
   dashboard [--check]
                     build the web dashboard, or check its sources without a browser
+  dist              packages of odh (tarball, Debian package, Python wheel), each installed and used
   setup             only what the examples need: odh and the Python environment
   help              this text
 ";
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         ["dashboard"] => dashboard::build(),
         ["dashboard", "--check"] => dashboard::check(),
         ["specs", words @ ..] => specs::run(words),
+        ["dist"] => dist::run(),
         ["setup"] => demo::set_up().map(|_| ()),
         ["help" | "--help" | "-h"] | [] => {
             steps::say(HELP);

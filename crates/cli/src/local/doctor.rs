@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-use super::server::launch_program;
+use super::launch_agent::LaunchAgent;
 use crate::arguments::Doctor;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
@@ -158,8 +158,8 @@ fn cgroups() -> Check {
 }
 
 fn launch_agent() -> Check {
-    match launch_program() {
-        Ok(program) => check("launch agent", CheckResult::Ok, program.display().to_string(), None),
+    match LaunchAgent::find() {
+        Ok(agent) => check("launch agent", CheckResult::Ok, agent.to_string(), None),
         Err(failure) => {
             check("launch agent", CheckResult::Missing, &failure.message[..], failure.hint().as_deref())
         }

@@ -17,6 +17,8 @@ mod doctor;
 #[cfg(feature = "local")]
 mod down;
 #[cfg(feature = "local")]
+mod launch_agent;
+#[cfg(feature = "local")]
 mod log;
 #[cfg(feature = "local")]
 mod node;

@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::audit::Audit;
 use super::home::{Home, unusable};
+use super::launch_agent::LaunchAgent;
 use super::log;
 use super::service;
 use super::state::{Failures, State, process_started_ticks, write_private};
@@ -354,20 +355,12 @@ fn unusable_store(error: &OpenError) -> Failure {
 
 /// Creates a directory whose `bin` holds the launch agent; it takes the place of the agent's image.
 fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
-    let program = launch_program()?;
+    let agent = LaunchAgent::find()?;
     let directory = home.launch();
     let bin = directory.join("bin");
-    let link = bin.join(api::LAUNCH_PROGRAM);
-    let make = || {
-        std::fs::create_dir_all(&bin)?;
-        match std::fs::remove_file(&link) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        // Not a symbolic link: its target may be at a path where the pod has its own files, especially below /tmp.
-        std::fs::hard_link(&program, &link).or_else(|_| std::fs::copy(&program, &link).map(drop))
-    };
-    make().map_err(|error| unusable(&directory, &error))?;
+    std::fs::create_dir_all(&bin)
+        .and_then(|()| agent.put(&bin.join(api::LAUNCH_PROGRAM)))
+        .map_err(|error| unusable(&directory, &error))?;
     Ok(directory)
 }
 
@@ -426,17 +419,4 @@ fn say(message: &Message) {
     let line = serde_json::to_string(message).unwrap_or_default();
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-/// Returns the path of the launch agent's program: next to this program, or on PATH.
-pub fn launch_program() -> Result<PathBuf, Failure> {
-    let beside =
-        std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(api::LAUNCH_PROGRAM)));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|place| place.join(api::LAUNCH_PROGRAM));
-    beside.clone().into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
-        let place = beside.map_or_else(|| "PATH".to_owned(), |beside| beside.display().to_string());
-        Failure::new(Class::Error, "LaunchAgentMissing", format!("the launch agent was not found at {place}"))
-            .with_hint("install odh-launch next to odh; in the source tree: cargo build -p launch")
-    })
 }
