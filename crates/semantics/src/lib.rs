@@ -1,5 +1,5 @@
 //! What fields of Kubernetes objects mean, wherever they are read: amounts of resources, what a pod requests, which
-//! labels a selector matches, the state of a pod and what it waits for, which resources are GPUs.
+//! labels a selector matches, the state of a pod and what it waits for, which resources are GPUs, when a CronJob is due.
 //!
 //! Input is typed or raw (JSON) objects, output is values. Nothing here does IO or reads the clock, and nothing knows
 //! MPIJobs. The rules are those of Kubernetes 1.36; each module names their source.
@@ -11,6 +11,7 @@ mod matching;
 mod pods;
 mod quantity;
 mod resources;
+mod schedule;
 mod summary;
 mod waiting;
 
@@ -22,5 +23,6 @@ pub use resources::{
     Amounts, List, PodResources, add, amounts, limits_without_overhead, pod_limits, pod_requests,
     raw_amounts, requests, requests_without_overhead, subtract,
 };
+pub use schedule::{Schedule, ScheduleError, time_zone};
 pub use summary::{ContainerView, PodSummary, Summarized, summary};
 pub use waiting::{Starting, Wait, waits_for};
