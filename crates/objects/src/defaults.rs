@@ -42,6 +42,7 @@ pub fn default_object(kind: &Kind, object: &mut Value) {
         ("", "LimitRange") => limit_range(object),
         ("", "Node") => node(object),
         ("batch", "Job") => job(object),
+        ("batch", "CronJob") => cron_job(object),
         ("", "PodTemplate" | "ReplicationController") | ("apps", _) => apps::fill(kind, object),
         ("autoscaling" | "flowcontrol.apiserver.k8s.io", _) => recorded::fill(kind, object),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
@@ -385,6 +386,16 @@ fn job(object: &mut Value) {
     set(spec, "manualSelector", json!(false));
     let failed = spec["podFailurePolicy"].is_object();
     set_absent(spec, "podReplacementPolicy", json!(if failed { "Failed" } else { "TerminatingOrFailed" }));
+    pods_of_job(spec);
+    let labels = spec["template"]["metadata"]["labels"].clone();
+    let unlabelled = object["metadata"]["labels"].as_object().is_none_or(Map::is_empty);
+    if unlabelled && labels.as_object().is_some_and(|l| !l.is_empty()) {
+        object["metadata"]["labels"] = labels;
+    }
+}
+
+/// Sets the defaults of a Job's pods, in a Job or a template of one.
+fn pods_of_job(spec: &mut Value) {
     for rule in items(spec, "/podFailurePolicy/rules") {
         for pattern in items(rule, "/onPodConditions") {
             set(pattern, "status", json!("True"));
@@ -394,7 +405,6 @@ fn job(object: &mut Value) {
     if !template.is_object() {
         *template = Value::Object(Map::new());
     }
-    let labels = template["metadata"]["labels"].clone();
     if !template["spec"].is_object() {
         template["spec"] = Value::Object(Map::new());
     }
@@ -402,10 +412,28 @@ fn job(object: &mut Value) {
     if template["metadata"].is_null() {
         template["metadata"] = json!({});
     }
-    let unlabelled = object["metadata"]["labels"].as_object().is_none_or(Map::is_empty);
-    if unlabelled && labels.as_object().is_some_and(|l| !l.is_empty()) {
-        object["metadata"]["labels"] = labels;
+}
+
+/// The Job's own fields are left to each Job that is created: upstream sets no defaults for those of a template.
+fn cron_job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if !spec.is_object() {
+        *spec = Value::Object(Map::new());
     }
+    set(spec, "concurrencyPolicy", json!("Allow"));
+    set(spec, "suspend", json!(false));
+    set(spec, "successfulJobsHistoryLimit", json!(3));
+    set(spec, "failedJobsHistoryLimit", json!(1));
+    let template = &mut spec["jobTemplate"];
+    if !template.is_object() {
+        *template = Value::Object(Map::new());
+    }
+    for part in ["metadata", "spec"] {
+        if !template[part].is_object() {
+            template[part] = Value::Object(Map::new());
+        }
+    }
+    pods_of_job(&mut template["spec"]);
 }
 
 fn service(object: &mut Value) {
@@ -628,6 +656,26 @@ mod tests {
         );
         assert!(parallel["spec"]["completions"].is_null());
         assert_eq!(parallel["spec"]["podReplacementPolicy"], "Failed");
+    }
+
+    #[test]
+    fn a_cron_job_gets_defaults_of_its_own_and_of_its_pods_but_none_of_the_job() {
+        let cron_job = defaulted(
+            "batch",
+            "CronJob",
+            json!({"spec": {"schedule": "@daily", "jobTemplate": {"spec": {
+                "podFailurePolicy": {"rules": [{"onPodConditions": [{"type": "DisruptionTarget"}]}]},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": []}}}}}}),
+        );
+        assert_eq!(
+            cron_job,
+            json!({"spec": {"schedule": "@daily", "concurrencyPolicy": "Allow", "suspend": false,
+                "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1, "jobTemplate": {"metadata": {}, "spec": {
+                "podFailurePolicy": {"rules": [{"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [],
+                    "dnsPolicy": "ClusterFirst", "securityContext": {}, "terminationGracePeriodSeconds": 30,
+                    "schedulerName": "default-scheduler"}}}}}})
+        );
     }
 
     #[test]

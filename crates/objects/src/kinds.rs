@@ -397,6 +397,10 @@ fn work_kinds() -> Vec<Kind> {
     let mut event = namespaced::<events::v1::Event>("events.k8s.io", "v1", "Event", "events").short(&["ev"]);
     event.storage = (String::new(), "events".to_owned());
     vec![
+        namespaced::<batch::v1::CronJob>("batch", "v1", "CronJob", "cronjobs")
+            .short(&["cj"])
+            .category("all")
+            .with_status(),
         namespaced::<batch::v1::Job>("batch", "v1", "Job", "jobs").category("all").with_status(),
         namespaced::<coordination::v1::Lease>("coordination.k8s.io", "v1", "Lease", "leases"),
         namespaced::<discovery::v1::EndpointSlice>(

@@ -88,6 +88,7 @@ fn has_generation(kind: &Kind) -> bool {
             kind.kind.as_str(),
             "Pod"
                 | "Job"
+                | "CronJob"
                 | "NetworkPolicy"
                 | "PodDisruptionBudget"
                 | "EndpointSlice"

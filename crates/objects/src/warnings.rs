@@ -34,12 +34,30 @@ pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
             texts
         }
         ("batch", "Job") => of_pod(&new["spec"]["template"]["spec"], "spec.template.spec"),
+        ("batch", "CronJob") => of_cron_job(new, old),
         ("", "Secret") => certificate(new).into_iter().collect(),
         ("discovery.k8s.io", "EndpointSlice") if old.is_none() && new["addressType"] == "FQDN" => {
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }
         _ => Vec::new(),
     }
+}
+
+/// Returns warnings for a CronJob (`registry/batch/cronjob/strategy.go`).
+fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let judged = names::label(new["metadata"]["name"].as_str().unwrap_or_default());
+    let mut texts = Vec::new();
+    if old.is_none() && !judged.is_empty() {
+        texts.push(format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            judged.join(" ")
+        ));
+    }
+    if old.is_none_or(|old| old["spec"] != new["spec"]) {
+        let pod = &new["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+        texts.extend(of_pod(pod, "spec.jobTemplate.spec.template.spec"));
+    }
+    texts
 }
 
 /// Returns warnings for fields of a Service without effect (`pkg/api/service/warnings.go`).

@@ -39,6 +39,9 @@ pub fn check(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result
         ("batch", "Job") if at.subresource().is_empty() => {
             judge(at, object, &object["spec"]["template"], false)
         }
+        ("batch", "CronJob") if at.subresource().is_empty() => {
+            judge(at, object, &object["spec"]["jobTemplate"]["spec"]["template"], false)
+        }
         _ => Ok(()),
     }
 }

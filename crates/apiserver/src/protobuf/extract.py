@@ -18,7 +18,7 @@ ROOTS = """
 core.v1: Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod
  PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount
 apps.v1: Deployment ReplicaSet
-batch.v1: Job
+batch.v1: CronJob Job
 certificates.v1: CertificateSigningRequest
 coordination.v1: Lease
 discovery.v1: EndpointSlice

@@ -100,7 +100,7 @@ async fn resources_namespaces_and_permissions_are_listed() {
     let served = serve().await;
     let kubectl = Kubectl::of(&served);
     let resources = kubectl.ok(&["api-resources"]).await;
-    for kind in ["Pod", "Job", "ConfigMap", "CustomResourceDefinition"] {
+    for kind in ["Pod", "Job", "CronJob", "ConfigMap", "CustomResourceDefinition"] {
         assert!(resources.contains(kind), "{resources}");
     }
     assert!(kubectl.ok(&["api-versions"]).await.contains("batch/v1"));
@@ -157,6 +157,40 @@ async fn protobuf_bodies_of_create_are_decoded() {
         kubectl.fails(&["create", "namespace", "one"]).await.contains("namespaces \"one\" already exists")
     );
     assert!(kubectl.fails(&["create", "namespace", "One"]).await.contains("Invalid value: \"One\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cron_job_is_created_shown_and_run_by_hand() {
+    let served = serve().await;
+    let kubectl = Kubectl::of(&served);
+    let create = [
+        "create",
+        "cronjob",
+        "nightly",
+        "--image=i",
+        "--schedule=0 2 * * *",
+        "--restart=Never",
+        "--",
+        "train",
+    ];
+    assert_eq!(kubectl.ok(&create).await, "cronjob.batch/nightly created\n");
+    let table = kubectl.ok(&["get", "cj"]).await;
+    let words: Vec<&str> = table.split_whitespace().collect();
+    let heading = ["NAME", "SCHEDULE", "TIMEZONE", "SUSPEND", "ACTIVE", "LAST", "SCHEDULE", "AGE"];
+    assert_eq!(words[..8], heading, "{table}");
+    assert_eq!(words[8..17], ["nightly", "0", "2", "*", "*", "*", "<none>", "False", "0"], "{table}");
+    assert!(kubectl.ok(&["get", "all", "-o", "name"]).await.contains("cronjob.batch/nightly"));
+    assert!(kubectl.ok(&["describe", "cronjob", "nightly"]).await.contains("Concurrency Policy:"));
+    let run = ["create", "job", "now", "--from=cronjob/nightly"];
+    assert_eq!(kubectl.ok(&run).await, "job.batch/now created\n");
+    let owner = ["get", "job", "now", "-o", "jsonpath={.metadata.ownerReferences[0].kind}"];
+    assert_eq!(kubectl.ok(&owner).await, "CronJob");
+    let suspend = ["patch", "cronjob", "nightly", "-p", r#"{"spec":{"suspend":true}}"#];
+    assert_eq!(kubectl.ok(&suspend).await, "cronjob.batch/nightly patched\n");
+    let shown = "jsonpath={.metadata.generation} {.spec.suspend} {.spec.failedJobsHistoryLimit}";
+    assert_eq!(kubectl.ok(&["get", "cronjob", "nightly", "-o", shown]).await, "2 true 1");
+    let text = kubectl.fails(&["create", "cronjob", "wrong", "--image=i", "--schedule=* * * * 7"]).await;
+    assert!(text.contains("spec.schedule: Invalid value: \"* * * * 7\": end of range (7) above"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,7 @@
 //! those of priority 1. The caller passes the current time, because ages are rendered here.
 
 mod apps;
+mod batch;
 mod cells;
 mod pod;
 mod rows;
@@ -211,6 +212,14 @@ mod tests {
                 "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
                 "status": {"succeeded": 1, "startTime": "2024-01-01T23:55:00Z", "completionTime": "2024-01-01T23:55:30Z", "conditions": [{"type": "Complete", "status": "True"}]}}),
                 json!(["x", "Complete", "1/1", "30s", "5m", "c", "i", "a=b"]),
+            ),
+            (
+                "batch",
+                "CronJob",
+                json!({"metadata": meta, "spec": {"schedule": "0 2 * * *", "suspend": false, "jobTemplate": {"spec":
+                {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}},
+                "status": {"active": [{"name": "x-1"}], "lastScheduleTime": "2024-01-01T23:59:30Z"}}),
+                json!(["x", "0 2 * * *", "<none>", "False", 1, "30s", "5m", "c", "i", "<none>"]),
             ),
             (
                 "",

@@ -3,11 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::age::{human_duration, since};
+use super::super::age::since;
 use super::super::kinds::Kind;
 use super::cells::{
-    AGE, NAME, Row, age, containers, count, created, integer, labels, list, name, none, selector, string,
-    text, wide,
+    AGE, NAME, Row, age, count, created, integer, labels, list, name, none, selector, string, text, wide,
 };
 use super::{Heading, pod};
 
@@ -16,19 +15,7 @@ pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ReplicationController") | ("apps", _) => super::apps::of(&kind.kind),
         ("", _) => of_core(&kind.kind),
-        ("batch", "Job") => (
-            vec![
-                NAME,
-                string("Status"),
-                string("Completions"),
-                string("Duration"),
-                AGE,
-                wide("Containers"),
-                wide("Images"),
-                wide("Selector"),
-            ],
-            job,
-        ),
+        ("batch", _) => super::batch::of(&kind.kind),
         ("events.k8s.io", "Event") => (EVENT.to_vec(), event),
         ("coordination.k8s.io", "Lease") => (vec![NAME, string("Holder"), AGE], |o, now| {
             vec![name(o), json!(text(&o["spec"], "holderIdentity")), age(o, now)]
@@ -203,46 +190,6 @@ fn of_core_stores(kind: &str) -> (Vec<Heading>, Row) {
         "ResourceQuota" => (vec![NAME, string("Request"), string("Limit"), AGE], quota),
         _ => (vec![NAME, ("Created At", "date", "", 0)], |o, _| vec![name(o), created(o)]),
     }
-}
-
-fn job(job: &Value, now: Timestamp) -> Vec<Value> {
-    let (spec, status) = (&job["spec"], &job["status"]);
-    let succeeded = status["succeeded"].as_i64().unwrap_or_default();
-    let parallelism = spec["parallelism"].as_i64().unwrap_or_default();
-    let completions = match spec["completions"].as_i64() {
-        Some(wanted) => format!("{succeeded}/{wanted}"),
-        None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
-        None => format!("{succeeded}/1"),
-    };
-    let time = |field: &str| text(status, field).parse::<Timestamp>().ok();
-    let duration = time("startTime").map(|start| {
-        let end = time("completionTime").unwrap_or(now);
-        human_duration(end.as_second() - start.as_second())
-    });
-    let holds = |kind: &str| list(status, "conditions").any(|c| c["type"] == kind && c["status"] == "True");
-    let word = if holds("Complete") {
-        "Complete"
-    } else if holds("Failed") {
-        "Failed"
-    } else if !job["metadata"]["deletionTimestamp"].is_null() {
-        "Terminating"
-    } else {
-        ["Suspended", "FailureTarget", "SuccessCriteriaMet"]
-            .into_iter()
-            .find(|kind| holds(kind))
-            .unwrap_or("Running")
-    };
-    let [names, images] = containers(&spec["template"]["spec"]);
-    vec![
-        name(job),
-        json!(word),
-        json!(completions),
-        json!(duration.unwrap_or_default()),
-        age(job, now),
-        names,
-        images,
-        selector(&spec["selector"]),
-    ]
 }
 
 fn service(service: &Value, now: Timestamp) -> Vec<Value> {

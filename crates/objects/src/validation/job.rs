@@ -17,6 +17,14 @@ const MAX_MANAGED_BY_BYTES: usize = 63;
 pub(super) fn validate(job: &Value) -> Vec<FieldFault> {
     let (spec, mut faults) = (&job["spec"], Vec::new());
     generated_selector(job, &mut faults);
+    self::spec(spec, "spec", &mut faults);
+    selector(spec, &mut faults);
+    hostname(job, &mut faults);
+    faults
+}
+
+/// Validates a Job's spec but for its selector (`validateJobSpec`), in a Job or a template of one.
+pub(super) fn spec(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     for field in [
         "parallelism",
         "completions",
@@ -26,20 +34,18 @@ pub(super) fn validate(job: &Value) -> Vec<FieldFault> {
         "backoffLimitPerIndex",
         "maxFailedIndexes",
     ] {
-        not_negative(spec, field, "spec", &mut faults);
+        not_negative(spec, field, at, faults);
     }
-    managed_by(spec, &mut faults);
-    one_of(spec, "completionMode", &["NonIndexed", "Indexed"], "spec", &mut faults);
-    indexed(job, &mut faults);
-    replacement(spec, &mut faults);
+    managed_by(spec, at, faults);
+    one_of(spec, "completionMode", &["NonIndexed", "Indexed"], at, faults);
+    indexed(spec, at, faults);
+    replacement(spec, at, faults);
     if spec["successPolicy"].is_object() && spec["completionMode"] == "Indexed" {
-        job_policies::success(spec, &mut faults);
+        job_policies::success(spec, at, faults);
     }
-    job_policies::failure(spec, &mut faults);
-    pod::template(&spec["template"], "spec.template", &mut faults);
-    restart_policy(spec, &mut faults);
-    selector(spec, &mut faults);
-    faults
+    job_policies::failure(spec, at, faults);
+    pod::template(&spec["template"], &format!("{at}.template"), faults);
+    restart_policy(spec, at, faults);
 }
 
 /// A generated selector and its labels must have this Job's uid and name.
@@ -81,9 +87,9 @@ fn generated_selector(job: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-fn managed_by(spec: &Value, faults: &mut Vec<FieldFault>) {
+fn managed_by(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let Some(manager) = spec["managedBy"].as_str() else { return };
-    let path = "spec.managedBy";
+    let path = &format!("{at}.managedBy");
     match manager.split_once('/') {
         Some((domain, rest)) if !rest.is_empty() => {
             faults.extend(names::subdomain(domain).into_iter().map(|f| FieldFault::invalid(path, domain, f)));
@@ -98,39 +104,44 @@ fn managed_by(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-fn indexed(job: &Value, faults: &mut Vec<FieldFault>) {
-    let spec = &job["spec"];
+fn indexed(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     if spec["completionMode"] != "Indexed" {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
             if !spec[field].is_null() {
                 let text = "requires indexed completion mode";
-                faults.push(FieldFault::invalid(format!("spec.{field}"), spec[field].clone(), text));
+                faults.push(FieldFault::invalid(format!("{at}.{field}"), spec[field].clone(), text));
             }
         }
         return;
     }
-    match spec["completions"].as_i64() {
-        None => faults.push(FieldFault::required("spec.completions", "when completion mode is Indexed")),
-        Some(completions) if completions > 0 => {
-            let name = text(&job["metadata"], "name");
-            let hostname = format!("{name}-{}", completions - 1);
-            if !names::label(&hostname).is_empty() {
-                let text = format!("will not able to create pod with invalid DNS label: {hostname}");
-                faults.push(FieldFault::invalid("metadata.name", name, text));
-            }
-        }
-        Some(_) => {}
+    if spec["completions"].is_null() {
+        let text = "when completion mode is Indexed";
+        faults.push(FieldFault::required(format!("{at}.completions"), text));
     }
     if spec["parallelism"].as_i64().is_some_and(|p| p > MAX_INDEXED_PARALLELISM) {
         let text = format!(
             "must be less than or equal to {MAX_INDEXED_PARALLELISM} when completion mode is Indexed"
         );
-        faults.push(FieldFault::invalid("spec.parallelism", spec["parallelism"].clone(), text));
+        faults.push(FieldFault::invalid(format!("{at}.parallelism"), spec["parallelism"].clone(), text));
     }
 }
 
-fn replacement(spec: &Value, faults: &mut Vec<FieldFault>) {
-    let path = "spec.podReplacementPolicy";
+/// The pods of an indexed Job have host names made of its name.
+fn hostname(job: &Value, faults: &mut Vec<FieldFault>) {
+    let completions = job["spec"]["completions"].as_i64().unwrap_or_default();
+    if job["spec"]["completionMode"] != "Indexed" || completions <= 0 {
+        return;
+    }
+    let name = text(&job["metadata"], "name");
+    let hostname = format!("{name}-{}", completions - 1);
+    if !names::label(&hostname).is_empty() {
+        let text = format!("will not able to create pod with invalid DNS label: {hostname}");
+        faults.push(FieldFault::invalid("metadata.name", name, text));
+    }
+}
+
+fn replacement(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let path = &format!("{at}.podReplacementPolicy");
     match spec["podReplacementPolicy"].as_str() {
         Some("TerminatingOrFailed") if spec["podFailurePolicy"].is_object() => {
             faults.push(FieldFault::not_supported(path, "TerminatingOrFailed", &["Failed"]));
@@ -142,8 +153,8 @@ fn replacement(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-fn restart_policy(spec: &Value, faults: &mut Vec<FieldFault>) {
-    let path = "spec.template.spec.restartPolicy";
+fn restart_policy(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let path = &format!("{at}.template.spec.restartPolicy");
     match text(&spec["template"]["spec"], "restartPolicy") {
         "Always" | "" => faults.push(FieldFault::required(path, "valid values: \"OnFailure\", \"Never\"")),
         "OnFailure" if spec["podFailurePolicy"].is_object() => {

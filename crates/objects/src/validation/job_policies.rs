@@ -12,19 +12,19 @@ const MAX_EXIT_CODES: usize = 255;
 const MAX_CONDITIONS: usize = 20;
 const MAX_INDEXES_BYTES: usize = 64 * 1024;
 
-pub(super) fn failure(spec: &Value, faults: &mut Vec<FieldFault>) {
+pub(super) fn failure(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let policy = &spec["podFailurePolicy"];
+    let at = format!("{at}.podFailurePolicy.rules");
     let count = items(policy, "rules").count();
     if count > MAX_RULES {
-        faults.push(FieldFault::too_many("spec.podFailurePolicy.rules", count, MAX_RULES as u64));
+        faults.push(FieldFault::too_many(&at, count, MAX_RULES as u64));
     }
     let pod = &spec["template"]["spec"];
     let containers = ["containers", "initContainers"].into_iter().flat_map(|list| items(pod, list));
     let containers = containers.map(|(_, one)| text(one, "name")).collect::<BTreeSet<_>>();
     for (index, rule) in items(policy, "rules") {
-        let at = format!("spec.podFailurePolicy.rules[{index}]");
         let limited = !spec["backoffLimitPerIndex"].is_null();
-        failure_rule(rule, limited, &containers, &at, faults);
+        failure_rule(rule, limited, &containers, &format!("{at}[{index}]"), faults);
     }
 }
 
@@ -108,8 +108,8 @@ fn exit_codes(codes: &Value, containers: &BTreeSet<&str>, at: &str, faults: &mut
 }
 
 /// The success policy of an indexed Job.
-pub(super) fn success(spec: &Value, faults: &mut Vec<FieldFault>) {
-    let (policy, at) = (&spec["successPolicy"], "spec.successPolicy.rules");
+pub(super) fn success(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let (policy, at) = (&spec["successPolicy"], &format!("{at}.successPolicy.rules"));
     let count = items(policy, "rules").count();
     if count == 0 {
         let text = "at least one rules must be specified when the successPolicy is specified";
@@ -211,7 +211,7 @@ mod tests {
         let said = |rule: Value| {
             let mut faults = Vec::new();
             let spec = json!({"podFailurePolicy": {"rules": [rule]}, "template": {"spec": {"containers": [{"name": "c"}]}}});
-            failure(&spec, &mut faults);
+            failure(&spec, "spec", &mut faults);
             faults.iter().map(|fault| fault.body()).collect::<Vec<_>>()
         };
         assert_eq!(

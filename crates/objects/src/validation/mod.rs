@@ -6,6 +6,7 @@
 mod admission_policy;
 mod apps;
 mod configuration;
+mod cron_job;
 mod custom;
 mod events;
 mod job;
@@ -60,8 +61,9 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
 
 /// Returns the schema's faults, unless the rules of the kind cover them all.
 fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
-    const JUDGED: [&str; 23] = [
+    const JUDGED: [&str; 24] = [
         "ConfigMap",
+        "CronJob",
         "Endpoints",
         "EndpointSlice",
         "Event",
@@ -169,6 +171,7 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
             faults
         }
         ("batch", "Job") => job::validate(object),
+        ("batch", "CronJob") => cron_job::validate(object, old),
         ("apiregistration.k8s.io", "APIService") => policy::api_service(object),
         ("coordination.k8s.io", "Lease") => policy::lease(object),
         ("rbac.authorization.k8s.io", _) => policy::rbac(&kind.kind, object),
