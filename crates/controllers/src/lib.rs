@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 mod aggregation;
+mod cron_job;
 mod deployment;
 mod disruption;
 mod endpoints;
@@ -50,6 +51,8 @@ use objects::access::UserInfo;
 pub struct Watches {
     /// `batch/v1` Jobs.
     pub jobs: Cache<Job>,
+    /// CronJobs.
+    pub cron_jobs: Cache<CronJob>,
     /// Pods.
     pub pods: Cache<Pod>,
     /// Nodes.
@@ -82,6 +85,7 @@ impl Watches {
     /// Shares these watches with `kinds`, so that it does not open its own.
     fn share(&self, kinds: &kinds::Kinds, stop: &CancellationToken) {
         kinds.share(&self.jobs, stop);
+        kinds.share(&self.cron_jobs, stop);
         kinds.share(&self.pods, stop);
         kinds.share(&self.nodes, stop);
         kinds.share(&self.namespaces, stop);
@@ -102,6 +106,7 @@ impl Watches {
         let (c, h, s) = (client, health, stop);
         tokio::join!(
             watch(c, &self.jobs, h, s),
+            watch(c, &self.cron_jobs, h, s),
             watch(c, &self.pods, h, s),
             watch(c, &self.nodes, h, s),
             watch(c, &self.namespaces, h, s),
@@ -254,10 +259,28 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         supervise("endpointslice-controller", h, s, |scope| endpoints::run(endpoints.clone(), scope)),
         supervise("disruption-controller", h, s, |scope| disruption::run(disruption.clone(), scope)),
         supervise("persistentvolume-controller", h, s, |scope| volumes::run(volumes.clone(), scope)),
+        recur(&clients, &watches, &recorder, h, s),
         expire(&clients, &watches, h, s),
         replicate(&clients, &watches, &recorder, h, s),
         supervise("kube-scheduler", h, s, |scope| scheduler::run(scheduler.clone(), scope)),
     );
+}
+
+/// Runs the controller that creates Jobs by their schedules.
+async fn recur(
+    clients: &Clients,
+    watches: &Watches,
+    recorder: &Recorder,
+    health: &Health,
+    stop: &CancellationToken,
+) {
+    let cron_job = cron_job::Context {
+        client: clients.account("cronjob-controller"),
+        cron_jobs: watches.cron_jobs.clone(),
+        jobs: watches.jobs.clone(),
+        recorder: recorder.named("cronjob-controller"),
+    };
+    supervise("cronjob-controller", health, stop, |scope| cron_job::run(cron_job.clone(), scope)).await;
 }
 
 /// Runs the controller that deletes finished Jobs.

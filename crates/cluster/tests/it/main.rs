@@ -15,6 +15,8 @@ mod claims;
 #[cfg(test)]
 mod control;
 #[cfg(test)]
+mod cron_jobs;
+#[cfg(test)]
 mod hardening;
 #[cfg(test)]
 mod kubectl;
