@@ -10,6 +10,7 @@ use jobs::exec::Choice;
 use kube::api::AttachedProcess;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::exec::ending;
 use super::several;
@@ -61,33 +62,52 @@ async fn start(
     job: &str,
     stdin: bool,
     command: &[&str],
-) -> Result<AttachedProcess, Failure> {
+) -> Result<Started, Failure> {
     let target = Target { words: vec![job.to_owned()] };
     let (kind, name) = several::one(connection, &target).await?;
     let choice =
         Choice { worker: asked.worker.map(i32::from), container: asked.container.clone(), stdin, tty: false };
     let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
     let (client, namespace) = (&connection.client, &connection.namespace);
-    Ok(jobs::exec::exec(client, kind, namespace, &name, &choice, &command).await?)
+    Ok(Started::new(jobs::exec::exec(client, kind, namespace, &name, &choice, &command).await?))
 }
 
-/// Waits for the end of `tar`; what it complained about is its failure.
-async fn finished(mut process: AttachedProcess) -> Result<(), Failure> {
-    let status = process.take_status();
-    let mut complaint = String::new();
-    if let Some(stderr) = process.stderr() {
-        // What cannot be read is missing from the message, and nothing else.
-        let _ = stderr.take(MAX_COMPLAINT_BYTES).read_to_string(&mut complaint).await;
+/// A process in a pod. Its streams share one connection, which waits for the one that nobody reads: so what it complains
+/// about is read from the beginning, and its output must be read to the end.
+struct Started {
+    process: AttachedProcess,
+    complaint: JoinHandle<Vec<u8>>,
+}
+
+impl Started {
+    fn new(mut process: AttachedProcess) -> Started {
+        let stderr = process.stderr();
+        let complaint = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            if let Some(mut stderr) = stderr {
+                // What cannot be read is missing from the message, and nothing else.
+                let _ = (&mut stderr).take(MAX_COMPLAINT_BYTES).read_to_end(&mut kept).await;
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            }
+            kept
+        });
+        Started { process, complaint }
     }
-    let status = match status {
-        Some(status) => status.await,
-        None => None,
-    };
-    match ending(status)? {
-        0 => Ok(()),
-        code => {
-            let said = complaint.lines().next().unwrap_or("it says nothing").to_owned();
-            Err(Failure::new(Class::Error, "Copy", format!("tar in the pod ended with {code}: {said}")))
+
+    /// Waits for the end; what the process complained about is its failure.
+    async fn finished(mut self) -> Result<(), Failure> {
+        let status = match self.process.take_status() {
+            Some(status) => status.await,
+            None => None,
+        };
+        let complaint = self.complaint.await.unwrap_or_default();
+        match ending(status)? {
+            0 => Ok(()),
+            code => {
+                let complaint = String::from_utf8_lossy(&complaint);
+                let said = complaint.lines().next().unwrap_or("it says nothing");
+                Err(Failure::new(Class::Error, "Copy", format!("tar in the pod ended with {code}: {said}")))
+            }
         }
     }
 }
@@ -100,21 +120,20 @@ async fn download(
 ) -> Result<(), Failure> {
     let (folder, name) = parts(from.path);
     let command = ["tar", "cf", "-", "-C", folder, "--", name];
-    let mut process = start(connection, asked, from.job, false, &command).await?;
-    let Some(mut stdout) = process.stdout() else { return finished(process).await };
+    let mut tar = start(connection, asked, from.job, false, &command).await?;
+    let Some(mut stdout) = tar.process.stdout() else { return tar.finished().await };
     let into = if to.is_dir() { to.join(name) } else { to.to_owned() };
     let (sender, chunks) = mpsc::channel(WAITING_CHUNKS);
     let unpacking =
         tokio::task::spawn_blocking(move || unpack(FromPod { chunks, left: io::Cursor::default() }, &into));
     let mut chunk = vec![0; CHUNK_BYTES];
     while let Ok(count @ 1..) = stdout.read(&mut chunk).await {
-        if sender.send(chunk[..count].to_vec()).await.is_err() {
-            break;
-        }
+        // The padding after the end of the archive, or all after a fault here: it is read, but not needed.
+        let _ = sender.send(chunk[..count].to_vec()).await;
     }
     drop(sender);
     let count = unpacking.await.map_err(io::Error::other).and_then(|unpacked| unpacked);
-    finished(process).await?;
+    tar.finished().await?;
     match count {
         Ok(0) => Err(Failure::new(Class::NotFound, "NotFound", format!("{} is empty", from.path))),
         Ok(_) => Ok(()),
@@ -209,15 +228,15 @@ async fn upload(
     let own =
         from.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let is_folder = start(connection, asked, to.job, false, &["test", "-d", to.path]).await?;
-    let (folder, name) = match (finished(is_folder).await, own) {
+    let (folder, name) = match (is_folder.finished().await, own) {
         (Ok(()), Some(own)) => (to.path, own),
         _ => {
             let (folder, name) = parts(to.path);
             (folder, name.to_owned())
         }
     };
-    let mut process = start(connection, asked, to.job, true, &["tar", "xf", "-", "-C", folder]).await?;
-    let Some(mut stdin) = process.stdin() else { return finished(process).await };
+    let mut tar = start(connection, asked, to.job, true, &["tar", "xf", "-", "-C", folder]).await?;
+    let Some(mut stdin) = tar.process.stdin() else { return tar.finished().await };
     let from = from.to_owned();
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);
     let packing = tokio::task::spawn_blocking(move || pack(&from, &name, ToPod(sender)).map(drop));
@@ -232,7 +251,7 @@ async fn upload(
     drop(stdin);
     let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
     // If `tar` in the pod has failed, it knows better why.
-    finished(process).await?;
+    tar.finished().await?;
     packed.map_err(|error| Failure::new(Class::Error, "Copy", format!("cannot read {}: {error}", asked.from)))
 }
 
