@@ -126,7 +126,8 @@ pub enum Switch {
   odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each
 
 State is kept in $ODH_HOME (~/.local/share/odh if not set). Without --image, --nodes, --gpus and --mode,
-a cluster is started as it was the last time; --reset forgets that.")]
+a cluster is started as it was the last time; with one of the last three, its images are kept. --reset
+forgets them.")]
 pub struct Up {
     /// What the cluster is to be like.
     #[command(flatten)]

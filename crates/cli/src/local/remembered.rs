@@ -43,15 +43,22 @@ impl Remembered {
     }
 }
 
-/// Completes options of which none was given by those of the last start; also returns these as one would type them.
-/// A directory that no longer exists is left out.
+/// Completes options by those of the last start; also returns what was added as one would type it. If any option is given,
+/// only the images are added, because jobs would otherwise run in other environments. A directory that no longer exists
+/// is left out.
 pub fn complete(home: &Home, options: &ClusterOptions) -> (ClusterOptions, Option<String>) {
-    let given = Remembered::of(options);
     let last = std::fs::read(home.options()).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    let Some(mut last): Option<Remembered> = last.filter(|_| given == Remembered::plain()) else {
-        return (options.clone(), None);
-    };
+    let Some(mut last): Option<Remembered> = last else { return (options.clone(), None) };
     last.images.retain(|(_, directory)| directory.is_dir());
+    let given = Remembered::of(options);
+    if given != Remembered::plain() {
+        if !given.images.is_empty() || last.images.is_empty() {
+            return (options.clone(), None);
+        }
+        let images = last.images;
+        let added = Remembered { images: images.clone(), ..Remembered::plain() }.typed();
+        return (ClusterOptions { images, ..options.clone() }, Some(added));
+    }
     if last == given {
         return (options.clone(), None);
     }
