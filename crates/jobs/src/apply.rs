@@ -5,7 +5,7 @@
 //! than jobs come first, because jobs refer to them.
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, Status};
 use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
@@ -135,14 +135,49 @@ pub async fn apply(
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patched = api.patch(&name, &parameters, &Patch::Apply(&wanted.object)).await;
+    let patch = Patch::Apply(&wanted.object);
+    let patched = match api.patch(&name, &parameters, &patch).await {
+        Err(kube::Error::Api(status)) if only_ours(&status) => {
+            api.patch(&name, &parameters.force(), &patch).await
+        }
+        patched => patched,
+    };
     let after = patched.map_err(|error| Error::from_kube(error, attempt))?;
     Ok(Outcome { before, after })
+}
+
+/// Whether an apply conflicts with nothing but what `odh` itself set when it created or changed the object: to the server,
+/// an update and an apply by the same program are two managers.
+///
+/// Source: <https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts>.
+fn only_ours(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    let ours = format!("conflict with \"{FIELD_MANAGER}\"");
+    !causes.is_empty()
+        && causes
+            .iter()
+            .all(|cause| cause.reason == "FieldManagerConflict" && cause.message.starts_with(&ours))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conflicts_with_others_are_left_to_the_person() {
+        let conflict = |managers: &[&str]| -> Status {
+            let cause = |manager: &&str| {
+                serde_json::json!({"reason": "FieldManagerConflict", "field": ".spec.x",
+                    "message": format!("conflict with \"{manager}\" using kubeflow.org/v2beta1")})
+            };
+            let causes: Vec<Value> = managers.iter().map(cause).collect();
+            serde_json::from_value(serde_json::json!({"code": 409, "details": {"causes": causes}})).unwrap()
+        };
+        assert!(only_ours(&conflict(&[FIELD_MANAGER])));
+        assert!(!only_ours(&conflict(&[FIELD_MANAGER, "argocd"])));
+        assert!(!only_ours(&conflict(&["odh-dashboard"])));
+        assert!(!only_ours(&conflict(&[])));
+    }
 
     #[test]
     fn what_a_job_needs_is_applied_before_it() {

@@ -1,5 +1,5 @@
 //! Somebody types little and does much at once: names without kinds, the newest job, several jobs, all of a state; and
-//! cancels a job whose output stays.
+//! cancels a job whose output stays; changes a job by its manifest; gets files out of a job.
 
 use stories::{EXAMPLES_IMAGE, Home, within};
 
@@ -51,4 +51,46 @@ fn a_cancelled_job_stops_and_keeps_its_record_and_output() {
     home.odh(&["training", "retry", "long"]).ended(0);
     let again = home.odh(&["training", "get", "@latest", "-o", "json"]).json();
     assert!(again["metadata"]["annotations"]["training.opendatahub.io/cancel"].is_null(), "{again:#}");
+}
+
+#[test]
+fn a_copy_ends_whether_or_not_there_is_such_a_file() {
+    let home = Home::with_cluster("less_to_type::copies");
+    create(&home, "long", "echo begins; sleep 600");
+    within(PATIENCE, "the job prints", || {
+        home.odh(&["training", "logs", "long"]).stdout.contains("begins").then_some(())
+    });
+    let copy = home.path().join("copy").display().to_string();
+    // Whether a copy hung depended on which of its streams ended first.
+    for _ in 0..8 {
+        let missing = home.odh(&["training", "cp", "long:/no/such", &copy]);
+        missing.ended(1).says("tar in the pod ended with 2");
+        home.odh(&["training", "cp", "long:/etc/hostname", &copy, "--worker", "1"]).ended(0);
+    }
+    assert_eq!(std::fs::read_to_string(&copy).expect("the copy can be read").trim(), "long-worker-1");
+}
+
+#[test]
+fn a_job_that_was_created_from_a_manifest_is_changed_by_applying_it() {
+    let home = Home::with_cluster("less_to_type::apply");
+    let words = [
+        "training",
+        "create",
+        "grows",
+        "--workers",
+        "1",
+        "--image",
+        EXAMPLES_IMAGE,
+        "--dry-run=client",
+        "-o",
+        "json",
+    ];
+    let mut job = home.odh(&[&words[..], &["--", "sleep", "600"]].concat()).ended(0).json();
+    let file = home.write("grows.json", &job.to_string());
+    home.odh(&["training", "create", "-f", &file]).ended(0);
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 2.into();
+    let file = home.write("grows.json", &job.to_string());
+    home.odh(&["training", "apply", "-f", &file]).ended(0).says("mpijob/grows changed");
+    let replicas = "jsonpath={.spec.mpiReplicaSpecs.Worker.replicas}";
+    home.odh(&["training", "get", "grows", "-o", replicas]).ended(0).says("2");
 }
