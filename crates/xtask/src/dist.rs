@@ -36,7 +36,11 @@ pub fn run() -> Result<(), Stop> {
         let installed = package.install(&folder.join("installed"))?;
         try_out(&installed, &examples, &path)?;
     }
-    let _ = fs::remove_dir_all(folder.join("installed"));
+    for made_on_the_way in
+        [files.root.clone(), folder.join("debian"), folder.join("wheel"), folder.join("installed")]
+    {
+        let _ = fs::remove_dir_all(made_on_the_way);
+    }
     steps::step("Done");
     for package in &packages {
         let size = fs::metadata(&package.file).map_or(0, |metadata| metadata.len());
@@ -197,7 +201,7 @@ impl Package {
 /// Runs a job on a local cluster with an installed `odh`, and looks for the files beside it.
 fn try_out(installed: &Path, examples: &Path, path: &Path) -> Result<(), Stop> {
     let odh = installed.join("bin/odh");
-    for file in ["man/man1/odh-training-create-mpijob.1", "bash-completion/completions/odh"] {
+    for file in ["man/man1/odh-training-create.1", "bash-completion/completions/odh"] {
         if !installed.join("share").join(file).is_file() {
             return Err(Stop::plain(format!("share/{file} is missing")));
         }
