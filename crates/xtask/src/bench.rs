@@ -73,8 +73,7 @@ fn client_alone(names: &[&str]) -> Result<PathBuf, Stop> {
 
 fn scenarios() -> Result<Vec<String>, Stop> {
     let folder = steps::root().join("bench");
-    let entries =
-        fs::read_dir(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
+    let entries = fs::read_dir(&folder).map_err(|error| Stop::io(&folder, &error))?;
     let mut names: Vec<String> = entries
         .filter_map(Result::ok)
         .filter(|entry| entry.path().join("run.py").is_file() && entry.file_name() != GUARD)

@@ -56,7 +56,7 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     let fresh = folder.join(".odh-launch.new");
     fs::copy(&launch, &fresh)
         .and_then(|_| fs::rename(&fresh, &beside))
-        .map_err(|error| Stop::plain(format!("{}: {error}", beside.display())))?;
+        .map_err(|error| Stop::io(&beside, &error))?;
     Ok(folder.join("odh"))
 }
 

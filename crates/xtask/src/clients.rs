@@ -67,8 +67,7 @@ fn client_go(kubeconfig: &Path) -> Result<(), Stop> {
     let folder = go_programs::kube_folder()?;
     let module = go_programs::kubernetes_module(&folder, "clients")?;
     let source = steps::root().join("conformance/clients/go/main.go");
-    std::fs::copy(&source, module.join("main.go"))
-        .map_err(|error| Stop::plain(format!("{}: {error}", source.display())))?;
+    std::fs::copy(&source, module.join("main.go")).map_err(|error| Stop::io(&source, &error))?;
     steps::step("Using the cluster by client-go");
     go_programs::go(&module, &["mod", "tidy"])?;
     let program = folder.join("clients");

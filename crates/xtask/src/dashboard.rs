@@ -31,7 +31,7 @@ pub fn build() -> Result<(), Stop> {
     let node = Node::prepare()?;
     steps::step("Building the dashboard");
     node.npm_quietly(&["run", "build"])?;
-    fs::write(&stamp, made_from).map_err(|error| io(&stamp, &error))
+    fs::write(&stamp, made_from).map_err(|error| Stop::io(&stamp, &error))
 }
 
 /// Checks the generated types, the types, the lints and the unit tests, and that the first load keeps to its budget.
@@ -97,7 +97,7 @@ impl Node {
                 "check that this machine reaches the registry that npm is set up for, then run it again",
             )
         })?;
-        fs::write(&stamp, made_from).map_err(|error| io(&stamp, &error))
+        fs::write(&stamp, made_from).map_err(|error| Stop::io(&stamp, &error))
     }
 
     fn npm(&self, arguments: &[&str]) -> Result<(), Stop> {
@@ -150,17 +150,13 @@ fn stamp_of(names: &[&str]) -> Result<String, Stop> {
 fn add(path: &Path, hasher: &mut DefaultHasher) -> Result<(), Stop> {
     hasher.write(path.as_os_str().as_encoded_bytes());
     if !path.is_dir() {
-        hasher.write(&fs::read(path).map_err(|error| io(path, &error))?);
+        hasher.write(&fs::read(path).map_err(|error| Stop::io(path, &error))?);
         return Ok(());
     }
-    let entries = fs::read_dir(path).map_err(|error| io(path, &error))?;
+    let entries = fs::read_dir(path).map_err(|error| Stop::io(path, &error))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
     paths.sort();
     paths.iter().try_for_each(|path| add(path, hasher))
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::plain(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn run() -> Result<(), Stop> {
     let started = Instant::now();
     let SetUp { environment, odh, path } = set_up()?;
     let home = steps::target().join("demo");
-    fs::create_dir_all(&home).map_err(|error| Stop::plain(format!("{}: {error}", home.display())))?;
+    fs::create_dir_all(&home).map_err(|error| Stop::io(&home, &error))?;
 
     let cluster = Cluster { odh, home, path };
     cluster.down();

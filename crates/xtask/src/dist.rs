@@ -65,7 +65,7 @@ impl Files {
     fn stage(odh: &Path, folder: &Path) -> Result<Files, Stop> {
         steps::step("Packing odh, its man pages and its completions");
         if folder.exists() {
-            fs::remove_dir_all(folder).map_err(|error| io(folder, &error))?;
+            fs::remove_dir_all(folder).map_err(|error| Stop::io(folder, &error))?;
         }
         let root = folder.join(format!("odh-{VERSION}-{}-linux", std::env::consts::ARCH));
         copy(odh, &root.join("bin/odh"))?;
@@ -131,7 +131,8 @@ impl Files {
         // Debian's zsh looks here, and in no `site-functions` below /usr/share.
         let zsh = root.join("usr/share/zsh");
         let functions = zsh.join("site-functions");
-        fs::rename(&functions, zsh.join("vendor-completions")).map_err(|error| io(&functions, &error))?;
+        fs::rename(&functions, zsh.join("vendor-completions"))
+            .map_err(|error| Stop::io(&functions, &error))?;
         copy(&self.root.join("LICENSE"), &root.join("usr/share/doc/odh/copyright"))?;
         let control = format!(
             "Package: odh\nVersion: {VERSION}\nArchitecture: {architecture}\nMaintainer: Open Data Hub\n\
@@ -172,9 +173,9 @@ impl Package {
     /// Installs the package below `folder` and returns the folder that has `bin` and `share`.
     fn install(&self, folder: &Path) -> Result<PathBuf, Stop> {
         if folder.exists() {
-            fs::remove_dir_all(folder).map_err(|error| io(folder, &error))?;
+            fs::remove_dir_all(folder).map_err(|error| Stop::io(folder, &error))?;
         }
-        fs::create_dir_all(folder).map_err(|error| io(folder, &error))?;
+        fs::create_dir_all(folder).map_err(|error| Stop::io(folder, &error))?;
         match self.kind {
             Kind::Tarball => {
                 let mut command = Command::new("tar");
@@ -222,7 +223,7 @@ fn try_out(installed: &Path, examples: &Path, path: &Path) -> Result<(), Stop> {
         .and_then(|()| {
             let output = run(&["training", "logs", "mpijob", "hello"]).output();
             let logs = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-            let logs = logs.map_err(|error| Stop::plain(format!("{}: {error}", odh.display())))?;
+            let logs = logs.map_err(|error| Stop::io(&odh, &error))?;
             match ["rank 0 of 2", "rank 1 of 2"].iter().all(|line| logs.contains(line)) {
                 true => Ok(()),
                 false => Err(Stop::plain(format!("the job's log has not both ranks:\n{logs}"))),
@@ -267,12 +268,12 @@ fn newest_glibc(version_info: &str) -> Option<String> {
 
 fn copy(from: &Path, to: &Path) -> Result<(), Stop> {
     make_parent(to)?;
-    fs::copy(from, to).map(drop).map_err(|error| io(from, &error))
+    fs::copy(from, to).map(drop).map_err(|error| Stop::io(from, &error))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<(), Stop> {
-    for entry in fs::read_dir(from).map_err(|error| io(from, &error))? {
-        let path = entry.map_err(|error| io(from, &error))?.path();
+    for entry in fs::read_dir(from).map_err(|error| Stop::io(from, &error))? {
+        let path = entry.map_err(|error| Stop::io(from, &error))?.path();
         let place = to.join(path.file_name().unwrap_or_default());
         if path.is_dir() {
             copy_folder(&path, &place)?;
@@ -285,16 +286,12 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), Stop> {
 
 fn write(file: &Path, text: &str) -> Result<(), Stop> {
     make_parent(file)?;
-    fs::write(file, text).map_err(|error| io(file, &error))
+    fs::write(file, text).map_err(|error| Stop::io(file, &error))
 }
 
 fn make_parent(file: &Path) -> Result<(), Stop> {
     let parent = file.parent().unwrap_or(file);
-    fs::create_dir_all(parent).map_err(|error| io(parent, &error))
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::plain(format!("{}: {error}", path.display()))
+    fs::create_dir_all(parent).map_err(|error| Stop::io(parent, &error))
 }
 
 #[cfg(test)]

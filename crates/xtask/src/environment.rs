@@ -48,7 +48,7 @@ fn with_programs(folder: &str, requirements: &str, what: &str) -> Result<PathBuf
             .and_then(|()| {
                 fs::write(&variables, "OPAL_PREFIX=${DIR}\nPRTE_PREFIX=${DIR}\nPMIX_PREFIX=${DIR}\n")
             })
-            .map_err(|error| io(&variables, &error))
+            .map_err(|error| Stop::io(&variables, &error))
     })
 }
 
@@ -104,8 +104,7 @@ pub fn node() -> Result<PathBuf, Stop> {
     for (name, program) in programs {
         let link = folder.join(name);
         if !link.exists() {
-            symlink(package.join(program), &link)
-                .map_err(|error| Stop::plain(format!("{}: {error}", link.display())))?;
+            symlink(package.join(program), &link).map_err(|error| Stop::io(&link, &error))?;
         }
     }
     Ok(folder)
@@ -179,7 +178,7 @@ fn make_with(
     }
     steps::step(&format!("Making {what}"));
     if folder.exists() {
-        fs::remove_dir_all(folder).map_err(|error| io(folder, &error))?;
+        fs::remove_dir_all(folder).map_err(|error| Stop::io(folder, &error))?;
     }
     steps::run_quietly(Command::new(python).args(["-m", "venv"]).arg(folder))?;
     let pip = || {
@@ -193,17 +192,17 @@ fn make_with(
             "check that this machine reaches PyPI (or the index that pip is set up for), then run it again",
         )
     })?;
-    fs::write(&stamp, wanted).map_err(|error| io(&stamp, &error))?;
+    fs::write(&stamp, wanted).map_err(|error| Stop::io(&stamp, &error))?;
     Ok(folder.to_path_buf())
 }
 
 fn read(file: &Path) -> Result<String, Stop> {
-    fs::read_to_string(file).map_err(|error| io(file, &error))
+    fs::read_to_string(file).map_err(|error| Stop::io(file, &error))
 }
 
 /// Returns the text of every file under a folder, in the order of their names.
 fn contents_of(folder: &Path) -> Result<String, Stop> {
-    let entries = fs::read_dir(folder).map_err(|error| io(folder, &error))?;
+    let entries = fs::read_dir(folder).map_err(|error| Stop::io(folder, &error))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
     paths.sort();
     let mut text = String::new();
@@ -215,8 +214,4 @@ fn contents_of(folder: &Path) -> Result<String, Stop> {
         text.push_str(&if path.is_dir() { contents_of(&path)? } else { read(&path)? });
     }
     Ok(text)
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::plain(format!("{}: {error}", path.display()))
 }

@@ -70,7 +70,7 @@ pub fn kube_folder() -> Result<PathBuf, Stop> {
         return Err(Stop::new("there is no Go compiler on PATH", "install Go (go.dev/doc/install)"));
     }
     let folder = steps::target().join("kube").join(KUBERNETES);
-    fs::create_dir_all(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
+    fs::create_dir_all(&folder).map_err(|error| Stop::io(&folder, &error))?;
     Ok(folder)
 }
 
@@ -132,7 +132,7 @@ pub fn module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
     let module = folder.join(format!("module-{name}"));
     // An interrupted build may have left one.
     let _ = fs::remove_dir_all(&module);
-    fs::create_dir_all(&module).map_err(|error| Stop::plain(format!("{}: {error}", module.display())))?;
+    fs::create_dir_all(&module).map_err(|error| Stop::io(&module, &error))?;
     go(&module, &["mod", "init", "example.invalid/tools"])?;
     Ok(module)
 }

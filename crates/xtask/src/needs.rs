@@ -135,7 +135,7 @@ pub fn missing<'n>(groups: &[&'n [Need]]) -> Vec<(&'static str, &'n Need)> {
 /// `PATH`.
 pub fn programs_only(name: &str, groups: &[&[Need]]) -> Result<PathBuf, Stop> {
     let folder = steps::target().join("needs").join(name);
-    let failed = |error: std::io::Error| Stop::plain(format!("{}: {error}", folder.display()));
+    let failed = |error: std::io::Error| Stop::io(&folder, &error);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed)?;
     }

@@ -23,7 +23,7 @@ pub struct Module {
 /// Returns the names of all crates of this repository, sorted.
 pub fn crates() -> Result<Vec<String>, Stop> {
     let folder = steps::root().join("crates");
-    let entries = std::fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))?;
+    let entries = std::fs::read_dir(&folder).map_err(|error| Stop::io(&folder, &error))?;
     let mut names: Vec<String> = entries
         .filter_map(Result::ok)
         .filter(|entry| entry.path().join("src").is_dir())
@@ -43,7 +43,7 @@ pub fn modules(name: &str) -> Result<Vec<Module>, Stop> {
     files
         .iter()
         .map(|file| {
-            let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
+            let text = std::fs::read_to_string(file).map_err(|error| Stop::io(file, &error))?;
             let inside = file.strip_prefix(&source).unwrap_or(file);
             let path = file.strip_prefix(&root).unwrap_or(file).display().to_string();
             Ok(module(module_name(inside), path, &text))
@@ -51,13 +51,9 @@ pub fn modules(name: &str) -> Result<Vec<Module>, Stop> {
         .collect()
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::plain(format!("{}: {error}", path.display()))
-}
-
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Stop> {
-    for entry in std::fs::read_dir(folder).map_err(|error| unreadable(folder, &error))? {
-        let path = entry.map_err(|error| unreadable(folder, &error))?.path();
+    for entry in std::fs::read_dir(folder).map_err(|error| Stop::io(folder, &error))? {
+        let path = entry.map_err(|error| Stop::io(folder, &error))?.path();
         if path.file_stem().is_some_and(|stem| stem == "tests") {
             continue;
         }

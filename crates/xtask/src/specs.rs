@@ -58,7 +58,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     };
     let kubectl = environment::tools()?.join("bin/kubectl");
     let folder = steps::target().join("specs");
-    fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
+    fs::create_dir_all(&folder).map_err(|error| Stop::io(&folder, &error))?;
     match given {
         Some(kubeconfig) => judge(&specs, &Runner { program, kubectl, kubeconfig, folder }),
         None => {
@@ -169,16 +169,16 @@ fn built() -> Result<PathBuf, Stop> {
     let folder = go_programs::kube_folder()?;
     let (program, stamp) = (folder.join("specs.test"), folder.join("specs.made-from"));
     let source = steps::root().join("conformance/specs/specs_test.go");
-    let text = fs::read_to_string(&source).map_err(|error| io(&source, &error))?;
+    let text = fs::read_to_string(&source).map_err(|error| Stop::io(&source, &error))?;
     if program.is_file() && fs::read_to_string(&stamp).is_ok_and(|found| found == text) {
         return Ok(program);
     }
     steps::step("Building the specs from Kubernetes' Go modules (some six minutes of processor time, once)");
     let module = go_programs::kubernetes_module(&folder, "specs")?;
-    fs::write(module.join("specs_test.go"), &text).map_err(|error| io(&module, &error))?;
+    fs::write(module.join("specs_test.go"), &text).map_err(|error| Stop::io(&module, &error))?;
     go_programs::go(&module, &["mod", "tidy"])?;
     go_programs::go(&module, &["test", "-c", "-o", &program.display().to_string(), "."])?;
-    fs::write(&stamp, text).map_err(|error| io(&stamp, &error))?;
+    fs::write(&stamp, text).map_err(|error| Stop::io(&stamp, &error))?;
     Ok(program)
 }
 
@@ -195,7 +195,7 @@ fn image() -> Result<PathBuf, Stop> {
     fs::create_dir_all(image.join("etc"))
         .and_then(|()| fs::create_dir_all(image.join("bin")))
         .and_then(|()| fs::write(&entrypoint, "agnhost\n"))
-        .map_err(|error| io(&image, &error))?;
+        .map_err(|error| Stop::io(&image, &error))?;
     let package = "k8s.io/kubernetes/test/images/agnhost";
     let module = go_programs::kubernetes_module(&folder, "agnhost")?;
     go_programs::go(&module, &["mod", "edit", "-tool", package])?;
@@ -203,10 +203,6 @@ fn image() -> Result<PathBuf, Stop> {
     let made = program.display().to_string();
     go_programs::go(&module, &["build", "-trimpath", "-ldflags", "-s -w", "-o", &made, package])?;
     Ok(image)
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::plain(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

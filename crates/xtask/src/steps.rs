@@ -41,6 +41,11 @@ impl Stop {
         Stop { what: what.into(), advice: None, code: 1 }
     }
 
+    /// A file or folder that cannot be read or written.
+    pub fn io(path: &Path, error: &std::io::Error) -> Stop {
+        Stop::plain(format!("{}: {error}", path.display()))
+    }
+
     /// A usage error.
     pub fn usage(what: impl Into<String>) -> Stop {
         Stop { what: what.into(), advice: None, code: 2 }

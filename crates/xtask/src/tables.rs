@@ -58,7 +58,7 @@ pub fn run(checkout: &str) -> Result<(), Stop> {
     let made: Vec<(PathBuf, Vec<u8>)> =
         TABLES.iter().map(|table| make(table, &python, &checkout)).collect::<Result<_, _>>()?;
     for (file, text) in made {
-        fs::write(&file, text).map_err(|error| Stop::plain(format!("{}: {error}", file.display())))?;
+        fs::write(&file, text).map_err(|error| Stop::io(&file, &error))?;
     }
     steps::step("The tables are made: read `git diff`, and adapt the tests that count their lines");
     Ok(())
@@ -70,7 +70,7 @@ fn make(table: &Table, python: &Path, checkout: &Path) -> Result<(PathBuf, Vec<u
         .arg(steps::root().join(table.script))
         .args(table.folders.iter().map(|folder| checkout.join(folder)))
         .output()
-        .map_err(|error| Stop::plain(format!("{}: {error}", python.display())))?;
+        .map_err(|error| Stop::io(python, &error))?;
     if output.status.success() && !output.stdout.is_empty() {
         return Ok((steps::root().join(table.file), output.stdout));
     }

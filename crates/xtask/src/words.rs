@@ -20,7 +20,7 @@ pub fn check() -> Result<(), Stop> {
     };
     let mut found = Vec::new();
     for file in files {
-        // What is no text, and a file that was removed but not yet committed, has no words.
+        // Binary files are skipped, and files that were deleted but are still tracked.
         let Ok(text) = std::fs::read_to_string(root.join(&file)) else { continue };
         found.extend(refused(&text).map(|(line, text)| format!("{file}:{line}:{text}")));
     }
