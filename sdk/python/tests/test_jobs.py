@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from openshift_ai.training import (
     QuotaExceededError,
     TrainingTimeoutError,
     WaitInterrupted,
+    _html,
 )
 
 SAYS_ITS_RANK = ["python", "-c", "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"]
@@ -46,7 +48,8 @@ def test_a_job_passes_through_its_phases_and_its_output_is_read(client: MPIJobCl
     assert job.wait_until("Running").phase == "Succeeded", "the phase has been passed"
     status = job.status
     assert (status.workers_total, status.workers_running, status.workers_failed) == (2, 2, 0)
-    assert (status.workers_pending, status.summary) == (0, "Succeeded, 2/2 Workers running")
+    assert (status.workers_pending, status.state) == (0, "Succeeded")
+    assert re.fullmatch(rf"<MPIJob {job.namespace}/pi: Succeeded after [0-9ms]+>", repr(job))
     assert job.status.created is not None
     assert job.status.finished is not None
     lines = list(job.logs())
@@ -72,6 +75,7 @@ def test_a_failure_says_cause_evidence_and_fix(client: MPIJobClient) -> None:
         job.wait_for_completion()
     error = caught.value
     assert (error.code, error.cause, error.exit_code, error.retryable) == ("JobFailed", "RankExited", 7, False)
+    assert re.fullmatch(r"Failed \(RankExited\) after [0-9ms]+", job.status.summary)
     assert error.details
     assert error.hint
     assert error.job.phase == "Failed"
@@ -81,6 +85,27 @@ def test_a_failure_says_cause_evidence_and_fix(client: MPIJobClient) -> None:
         job.wait_until("Succeeded")
     assert [(line, line.level) for line in job.logs(level="error", grep="no data")] == [("ERROR: no data", "error")]
     assert set(error.details) & {str(line) for line in job.logs() if line.evidence}
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "cause", "summary"),
+    [
+        ("", "", "", "Unknown"),
+        ("Pending", "Initializing", "ImagePull", "Pending (ImagePull)"),
+        ("Pending", "Queued", "Unschedulable", "Pending (Queued)"),
+        ("Running", "", "Stalled", "Running (Stalled), 1/2 Workers running"),
+        ("Running", "Retrying", "OutOfMemory", "Retrying (OutOfMemory), 1/2 Workers running"),
+        ("Running", "Retrying", "", "Retrying, 1/2 Workers running"),
+        ("Succeeded", "Complete", "", "Succeeded"),
+        ("Failed", "Cancelled", "Cancelled", "Cancelled"),
+        ("Failed", "LibraryMissing", "LibraryMissing", "Failed (LibraryMissing)"),
+    ],
+)
+def test_a_summary_has_the_words_of_the_command_line(phase: str, reason: str, cause: str, summary: str) -> None:
+    row = {"phase": phase, "phaseReason": reason, "cause": cause, "workers": {"running": 1, "of": 2}}
+    status = JobStatus.model_validate(row)
+    assert status.summary == summary
+    assert (f"{status.workers_running}/2" in _html.bar(status)) == (phase == "Running")
 
 
 def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
@@ -94,8 +119,9 @@ def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
     assert next(began) == "began"
     job.suspend()
     assert any(status.phase_reason == "Suspended" for status in job.watch(timeout=60))
+    assert job.status.summary == "Pending (Suspended)"
     job.resume()
-    job.wait_until("Running", timeout=60)
+    assert job.wait_until("Running", timeout=60).summary.startswith("Running, ")
     job.delete(wait=True)
     with pytest.raises(JobCancelledError, match="deleted"):
         job.wait_for_completion(timeout=10)

@@ -31,9 +31,11 @@ def badge(status: JobStatus) -> str:
 
 
 def bar(status: JobStatus) -> str:
-    """The Workers that run, of all."""
+    """The Workers that run, of all; only their number if the job does not run."""
     if not status.workers_total:
         return "-"
+    if status.phase != "Running":
+        return str(status.workers_total)
     text = f"{status.workers_running}/{status.workers_total}"
     label = f"{status.workers_running} of {status.workers_total} Workers running"
     return (

@@ -50,13 +50,36 @@ class JobStatus(JobRow):
         return (self.kind, self.namespace, self.name)
 
     @property
+    def state(self) -> str:
+        """The phase with what is most worth knowing about it, in the words of `odh training list`.
+
+        For example `Pending (ImagePull)`, `Retrying (OutOfMemory)`, `Failed (RankExited)` or `Cancelled`.
+        """
+        name, reason = self.phase or "Unknown", self.phase_reason
+        if (name, reason) == ("Failed", "Cancelled"):
+            return reason
+        if (name, reason) == ("Running", "Retrying"):
+            name, reason = "Retrying", self.cause
+        elif name == "Succeeded":
+            reason = ""
+        elif name == "Running":
+            reason = self.cause
+        elif name == "Pending" and reason in ("", "Initializing"):
+            reason = self.cause or reason
+        return f"{name} ({reason})" if reason else name
+
+    @property
     def summary(self) -> str:
-        """Phase, reason and Workers in one line."""
-        reason = self.phase_reason or self.cause
-        text = f"{self.phase} ({reason})" if reason else self.phase or "Unknown"
-        if self.workers_total:
-            text += f", {self.workers_running}/{self.workers_total} Workers running"
-        return text
+        """The state in one line, with the Workers that run, or the run time of a job that has ended."""
+        if self.has_ended:
+            if self.started is None or self.finished is None:
+                return self.state
+            from ._html import age
+
+            return f"{self.state} after {age(self.started, self.finished)}"
+        if self.phase == "Running" and self.workers_total:
+            return f"{self.state}, {self.workers_running}/{self.workers_total} Workers running"
+        return self.state
 
 
 class JobDetails(Job):
