@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -360,3 +361,37 @@ def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidSpecError, match=fault):
             body(spec_of(fields))
     assert [f.path for f in faults(spec_of({"code": large, "command": ["mpirun", "x"]}))] == ["code"]
+
+
+def test_a_command_that_names_a_file_starts_where_it_is_on_a_local_cluster_only(
+    cluster: Cluster, client: MPIJobClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields: JobFields = {
+        "name": "here",
+        "image": IMAGE,
+        "command": ["python3", "-m", "mpi4py", "train.py"],
+        "workers": 2,
+    }
+    monkeypatch.chdir(REPOSITORY / "examples/own")
+    elsewhere = yaml.safe_load(client.validate(**fields).manifest)
+    assert "workingDir" not in json.dumps(elsewhere), "nothing says that this cluster is on this machine"
+    monkeypatch.setenv("ODH_HOME", str(cluster.home))
+    job = client.create_mpijob(**fields)
+    job.wait_for_completion(60)
+    assert printed(job.logs()) == [f"rank {rank} of 2 in {Path.cwd()}" for rank in (0, 1)]
+    assert not any("train.py" in warning for warning in job.warnings)
+    for given in ({"workdir": "/"}, {"code": Path("train.py")}, {"command": ["python3", "-c", "x" * 5000 + ".py"]}):
+        manifest = client.validate(made({**fields, "name": "other", **given})).manifest
+        assert str(Path.cwd()) not in manifest
+
+
+def test_a_file_where_pods_have_a_folder_of_their_own_is_warned_of(
+    cluster: Cluster, client: MPIJobClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODH_HOME", str(cluster.home))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        (Path(folder) / "train.py").touch()
+        monkeypatch.chdir(folder)
+        job = client.create_mpijob(**BASE | {"name": "hidden", "command": ["python", "train.py"]}, suspend=True)
+        monkeypatch.chdir(REPOSITORY)
+    assert [warning for warning in job.warnings if "cannot see train.py" in warning]

@@ -385,6 +385,12 @@ def _local_service(server: str | None) -> Service | None:
         return None
 
 
+def is_local(service: Service) -> bool:
+    """Whether this is the service of the local cluster, whose pods see this machine's files."""
+    local = _local_service(None)
+    return local is not None and local.url.rstrip("/") == service.url.rstrip("/")
+
+
 def _named(items: Any, name: str, part: str) -> dict[str, Any]:
     """The part of the item of a list with this name."""
     for item in items if isinstance(items, list) else []:

@@ -331,7 +331,10 @@ class MPIJobSpec(Spec):
     image: str
     """The image of the Launcher and the Workers."""
     command: Annotated[list[str], BeforeValidator(_command)] = Field(default_factory=list)
-    """What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set."""
+    """What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
+
+    A program that it names has to be in the image or on a volume, or is shipped with `code`. Only pods of `odh local up` see files
+    of this machine: there, a command that names a file of the current directory starts in it."""
     namespace: str | None = None
     """The namespace; the client's if not given."""
     worker_spec: WorkerSpec = Field(default_factory=WorkerSpec)
@@ -343,7 +346,9 @@ class MPIJobSpec(Spec):
     in_launcher: bool = False
     """Whether to run the command once, in the Launcher, exactly as given."""
     workdir: str | None = None
-    """The directory in which the command starts, in every pod; that of the image if not given."""
+    """The directory in which the command starts, in every pod.
+
+    That of the image if not given; on a local cluster the current one, if the command names a file in it."""
     slots: Number | None = None
     """The same as `mpi.slots_per_worker`."""
     env: dict[str, Variable] = Field(default_factory=dict)

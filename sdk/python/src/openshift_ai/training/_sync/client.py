@@ -15,7 +15,7 @@ from .._backoff import Backoff
 from .._durations import seconds
 from .._errors import ConflictError, ForbiddenError, TrainingTimeoutError, UsageError
 from .._lazy import Module
-from .._signin import Service, find
+from .._signin import Service, find, is_local
 from .._yaml import namespace_of
 from .job import JobList, MPIJob
 from .transport import DeadlinePassed, Transport
@@ -110,11 +110,13 @@ class MPIJobClient:
 
         The fields are those of `MPIJobSpec`, and `workers`, `gpus_per_worker`, `cpu_per_worker`, `memory_per_worker`. A request
         that is retried after a broken connection creates no second job. `wait_for_start` returns when the job runs.
-        `skip_checks` leaves quotas and free resources to the cluster.
+        `skip_checks` leaves quotas and free resources to the cluster. On a local cluster, a command that names a file of the
+        current directory starts there; any other cluster sees only the image, volumes and `code`.
         """
-        content, place = _content(spec, fields)
-        answer = self._create(content, place, skip_checks, idempotency_key)
+        asked, hidden = self._placed(_asked(spec, fields))
+        answer = self._create(_content(asked), asked.namespace, skip_checks, idempotency_key)
         job = self._created(answer)
+        job.warnings += hidden
         if wait_for_start:
             job.wait_until("Running")
         return job
@@ -142,7 +144,7 @@ class MPIJobClient:
         The answer has the manifest that would be created, what to improve (`warnings`) and what the job would wait for (`waits`).
         Raises `InvalidSpecError`, `QuotaExceededError` or `ForbiddenError` if the job would be refused.
         """
-        content, namespace = _source(spec, fields)
+        content, namespace = self._source(spec, fields)
         path = {"namespace": namespace or self.namespace()}
         answer = self.transport.call(models.CREATE_JOB, path, body={**content, "dryRun": True})
         return models.CreateJobResponse.model_validate(answer)
@@ -151,7 +153,7 @@ class MPIJobClient:
         self, spec: MPIJobSpec | str | None = None, **fields: Unpack[JobFields]
     ) -> models.CheckAvailabilityResponse:
         """Checks whether a job could be created and start now: permission, quota, limits, free resources."""
-        content, namespace = _source(spec, fields)
+        content, namespace = self._source(spec, fields)
         path = {"namespace": namespace or self.namespace()}
         answer = self.transport.call(models.CHECK_AVAILABILITY, path, body=content)
         return models.CheckAvailabilityResponse.model_validate(answer)
@@ -216,6 +218,27 @@ class MPIJobClient:
         values = {key: _text(value) for key, value in (parameters or {}).items()}
         asked = {"name": template, "jobName": name, "parameters": values, "set": [*set], "version": version or 0}
         return self._created(self._create({"template": asked}, namespace, False, idempotency_key))  # noqa: FBT003
+
+    def _source(self, spec: MPIJobSpec | str | None, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """What a request says of a specification or a manifest, and the namespace."""
+        if not isinstance(spec, str):
+            asked, _ = self._placed(_asked(spec, fields))
+            return _content(asked), asked.namespace
+        if set(fields) - {"namespace"}:
+            raise UsageError("a manifest has all fields of the job", hint="change the manifest instead")
+        return {"manifest": spec}, fields.get("namespace") or namespace_of(spec)
+
+    def _placed(self, spec: MPIJobSpec) -> tuple[MPIJobSpec, Sequence[str]]:
+        """The specification with the directory in which its command starts, and what to tell about it."""
+        from .. import _here
+
+        file = _here.named_file(spec.command) if spec.workdir is None and spec.code is None else None
+        if file is None or not is_local(self.transport.service()):
+            return spec, []
+        here = Path.cwd()
+        if warning := _here.hidden(file, here):
+            return spec, [warning]
+        return spec.model_copy(update={"workdir": str(here)}), []
 
     def _create(
         self, content: dict[str, Any], namespace: str | None, skip_checks: bool, key: str | None
@@ -604,10 +627,9 @@ class MPIJobClient:
         return identity
 
 
-def _content(spec: MPIJobSpec | None, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """What a request to create a job says, and the namespace."""
+def _asked(spec: MPIJobSpec | None, fields: Mapping[str, Any]) -> MPIJobSpec:
+    """The specification of a call's arguments."""
     from .._checks import check
-    from .._manifest import body
     from .._spec import made
 
     given: Any = {name: value for name, value in fields.items() if value is not None}
@@ -616,16 +638,14 @@ def _content(spec: MPIJobSpec | None, fields: Mapping[str, Any]) -> tuple[dict[s
     elif given:
         spec = spec.with_changes(**given)
     check(spec)
-    return body(spec), spec.namespace
+    return spec
 
 
-def _source(spec: MPIJobSpec | str | None, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The same of a specification or a manifest."""
-    if not isinstance(spec, str):
-        return _content(spec, fields)
-    if set(fields) - {"namespace"}:
-        raise UsageError("a manifest has all fields of the job", hint="change the manifest instead")
-    return {"manifest": spec}, fields.get("namespace") or namespace_of(spec)
+def _content(spec: MPIJobSpec) -> dict[str, Any]:
+    """What a request to create a job says."""
+    from .._manifest import body
+
+    return body(spec)
 
 
 def _text(value: str | float) -> str:
