@@ -66,7 +66,7 @@ fn definitions<'k>(kinds: impl IntoIterator<Item = &'k Kind>, form: Form) -> Val
         let schema = kind.schema();
         match schema.source() {
             Some(source) => {
-                all.insert(name, custom(source, form));
+                all.insert(name, custom(&source, form));
                 add_types(&builtin::<ObjectMeta>(), form, &mut all);
             }
             None => add_types(schema, form, &mut all),

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::cost::{self, PER_RULE};
 use super::validate::NOWHERE;
-use super::{NodeId, Schema};
+use super::{NodeId, Schema, read};
 use crate::expressions;
 use crate::{FieldFault, Reason};
 
@@ -44,9 +44,9 @@ struct OfNode {
 
 impl Rules {
     /// Compiles the rules of each `(node, schema)` pair.
-    pub(super) fn compile(sources: &[(NodeId, Value)]) -> Rules {
-        let compile = |(node, source): &(NodeId, Value)| {
-            let mut source = source.clone();
+    pub(super) fn compile(sources: &[(NodeId, Box<str>)]) -> Rules {
+        let compile = |(node, source): &(NodeId, Box<str>)| {
+            let mut source = read(source);
             strip_below(&mut source, true);
             for rule in source[RULES].as_array_mut().into_iter().flatten() {
                 if rule["optionalOldSelf"] == true {
@@ -191,7 +191,7 @@ impl Schema {
 pub fn compile_faults(schema: &Schema) -> Vec<(String, usize, String, String)> {
     let mut faults = Vec::new();
     for ((_, source), path) in schema.rule_sources.iter().zip(&schema.rule_paths) {
-        let rules = source.get(RULES).and_then(Value::as_array).cloned().unwrap_or_default();
+        let rules = read(source).get(RULES).and_then(Value::as_array).cloned().unwrap_or_default();
         for (index, rule) in rules.iter().enumerate() {
             let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
             if let Err(fault) = expressions::compile(text) {

@@ -45,7 +45,8 @@ pub(super) fn of_crd(source: &Value) -> Result<Schema, SchemaError> {
     reader.add_type_and_object_meta(root);
     let (rule_paths, rule_sources) =
         reader.rules.into_iter().map(|(path, id, source)| (path, (id, source))).unzip();
-    Ok(Schema { source: Some(source.clone()), rule_sources, rule_paths, ..Schema::new(reader.nodes, root) })
+    let source = Some(source.to_string().into());
+    Ok(Schema { source, rule_sources, rule_paths, ..Schema::new(reader.nodes, root) })
 }
 
 /// Builds the schema of the built-in type `T`, from that of `schemars` in `k8s-openapi` and the table in `overlay`. It
@@ -89,7 +90,7 @@ struct Reader<'a> {
     /// The built-in type being parsed.
     owner: Option<String>,
     /// The places with rules: path, node, and the node's JSON.
-    rules: Vec<(String, NodeId, Value)>,
+    rules: Vec<(String, NodeId, Box<str>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -167,7 +168,7 @@ impl<'a> Reader<'a> {
             ..Node::default()
         };
         if node.has_rules && self.defs.is_none() {
-            self.rules.push((at.to_owned(), id, Value::Object(map.clone())));
+            self.rules.push((at.to_owned(), id, serde_json::to_string(map).unwrap_or_default().into()));
         }
         let owner = self.owner.take();
         if let Some(Value::Object(properties)) = map.get("properties") {
