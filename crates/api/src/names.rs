@@ -48,9 +48,13 @@ pub const ANNOTATION_METRICS_POLL_INTERVAL: &str = "trainer.opendatahub.io/metri
 pub const ANNOTATION_TRAINER_STATUS: &str = "trainer.opendatahub.io/trainerStatus";
 /// `isolated`: the job's pods accept connections only from one another.
 pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-policy";
-/// On a job: the user who created it, written by whatever creates it on the user's behalf. It is information, not
-/// evidence: anyone who may write the job may write it too.
+/// On a job: the user who created it, written by whatever creates it on the user's behalf, else by the operator's webhook.
+/// It is information, not evidence: anyone who may write the job may write it too.
 pub const ANNOTATION_OWNER: &str = "training.opendatahub.io/owner";
+/// The annotation in which the Open Data Hub's dashboard records the user who created something.
+pub const ANNOTATION_DASHBOARD_USER: &str = "opendatahub.io/username";
+/// The label in which the Open Data Hub's dashboard records the user who created something.
+pub const LABEL_DASHBOARD_USER: &str = "opendatahub.io/user";
 /// Volcano's annotation for the queue of a job whose scheduling policy names none.
 pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 /// On a Namespace: how many jobs may run in it at once.

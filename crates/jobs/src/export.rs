@@ -27,11 +27,12 @@ const SERVERS_OWN: [&str; 11] = [
     "generateName",
 ];
 /// Annotations that refer to this very object and would be wrong on another.
-const OF_THIS_OBJECT: [&str; 5] = [
+const OF_THIS_OBJECT: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     api::ANNOTATION_ATTEMPT,
     api::ANNOTATION_CANCEL,
     api::ANNOTATION_CREATION,
+    api::ANNOTATION_OWNER,
     api::ANNOTATION_REQUEST,
 ];
 

@@ -10,7 +10,7 @@ mod workers;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::{ANNOTATION_OWNER, Failure, MPIJob, MPIJobSpec, MPIJobStatus, Phase, ReplicaSpec, WORKER};
+use api::{Failure, MPIJob, MPIJobSpec, MPIJobStatus, Phase, ReplicaSpec, WORKER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,10 +23,6 @@ use crate::runtime::{self, RuntimeRef};
 
 pub use reported::{ANNOTATION_TRAINER_STATUS, MAX_METRIC_LENGTH, MAX_METRICS, Reported, of as reported};
 pub use workers::Workers;
-
-/// The annotation and the label with which the Open Data Hub dashboard records the user who created something.
-const ANNOTATION_DASHBOARD_USER: &str = "opendatahub.io/username";
-const LABEL_DASHBOARD_USER: &str = "opendatahub.io/user";
 
 /// A queue that a job is submitted to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -156,7 +152,7 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
         cause: cause(phase, phase_reason.as_deref(), &status),
         phase_reason,
         workers: workers::of(kind, object, &status, pods, ended),
-        owner: owner(object),
+        owner: plan::owner(&object.metadata).map(str::to_owned),
         started: started(&status, created),
         finished: finished(&status),
         created,
@@ -196,16 +192,6 @@ fn stalled(status: &MPIJobStatus) -> Option<String> {
     let reason = condition.reason.clone().filter(|_| condition.status == "True")?;
     let known = diagnosis::Cause::of_word(&reason).filter(|cause| *cause != diagnosis::Cause::SilentHang);
     Some(known.map_or(api::CONDITION_STALLED, diagnosis::Cause::word).to_owned())
-}
-
-/// The user who created a job, as recorded by our service or by the dashboard. The API server itself records only the
-/// program that wrote an object (`managedFields`), not the user.
-fn owner(object: &DynamicObject) -> Option<String> {
-    let annotation = |name: &str| object.annotations().get(name);
-    let found = annotation(ANNOTATION_OWNER)
-        .or_else(|| annotation(ANNOTATION_DASHBOARD_USER))
-        .or_else(|| object.labels().get(LABEL_DASHBOARD_USER));
-    found.map(|name| name.trim()).filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// Returns the job's spec; empty if it has none or it cannot be parsed.
@@ -351,6 +337,8 @@ pub fn duration(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use api::{ANNOTATION_DASHBOARD_USER, ANNOTATION_OWNER, LABEL_DASHBOARD_USER};
+
     use super::*;
     use serde_json::json;
 

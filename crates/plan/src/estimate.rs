@@ -8,11 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use api::{ANNOTATION_OWNER, MPIJob, Phase, WORKER};
+use api::{MPIJob, Phase, WORKER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use semantics::Quantity;
 use serde::Serialize;
+
+use crate::owner::owner;
 
 /// The minimum number of finished jobs for an estimate.
 const FEWEST_EXAMPLES: usize = 3;
@@ -224,11 +226,7 @@ fn quartiles(examples: &[(usize, i64)]) -> Option<(i64, i64)> {
 /// Whether two jobs are of the same user, or of the same namespace if the users are unknown, and their Workers are the
 /// same in number, image and resources.
 fn are_similar(a: &MPIJob, b: &MPIJob) -> bool {
-    let owner = |job: &MPIJob| {
-        let annotations = job.metadata.annotations.as_ref();
-        annotations.and_then(|annotations| annotations.get(ANNOTATION_OWNER).cloned())
-    };
-    let whose = match (owner(a), owner(b)) {
+    let whose = match (owner(&a.metadata), owner(&b.metadata)) {
         (None, None) => a.metadata.namespace == b.metadata.namespace,
         (a, b) => a == b,
     };
@@ -247,6 +245,7 @@ fn shape(job: &MPIJob) -> Option<Shape<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use api::ANNOTATION_OWNER;
     use serde_json::{Value, json};
 
     use super::*;

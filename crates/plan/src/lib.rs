@@ -21,6 +21,7 @@ mod notice;
 mod objects;
 mod observed;
 mod outlook;
+mod owner;
 mod planning;
 mod precheck;
 mod progress;
@@ -57,6 +58,7 @@ pub use observed::{
     LauncherRun, LogSource, ObservedState, OutputRead, OutputSeen, Recorded, SecretSeen, accept,
 };
 pub use outlook::Outlook;
+pub use owner::owner;
 pub use planning::{Plan, plan};
 pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, requested, wait};
 pub use progress::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};

@@ -1,6 +1,6 @@
 //! Decisions about a job that need no requests: defaults, faults, warnings. Pure.
 
-use api::MPIJob;
+use api::{ANNOTATION_OWNER, MPIJob};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -25,7 +25,33 @@ pub(super) fn default(request: &Request) -> Decision {
     };
     let mut patch = Vec::new();
     additions("/spec", &open["spec"], &filled["spec"], &mut patch);
+    patch.extend(owner(request));
     Decision { patch, ..Decision::default() }
+}
+
+/// Records in a new job who creates it, unless whatever creates it on somebody's behalf has recorded that: the API
+/// server tells nobody else who its caller is.
+pub(super) fn owner<K: kube::Resource>(request: &Request<K>) -> Vec<Value> {
+    let (Some(job), "CREATE", user) =
+        (&request.object, request.operation.as_str(), request.user_info.username.as_str())
+    else {
+        return Vec::new();
+    };
+    if user.is_empty() || plan::owner(job.meta()).is_some() {
+        return Vec::new();
+    }
+    let path = "/metadata/annotations";
+    let named =
+        json!({ "op": "add", "path": format!("{path}/{}", pointer(ANNOTATION_OWNER)), "value": user });
+    match job.meta().annotations {
+        Some(_) => vec![named],
+        None => vec![json!({ "op": "add", "path": path, "value": {} }), named],
+    }
+}
+
+/// Escapes a field's name for a JSON pointer (RFC 6901).
+fn pointer(field: &str) -> String {
+    field.replace('~', "~0").replace('/', "~1")
 }
 
 /// Adds to `patch` the operations that turn `open` into `filled`.
@@ -37,7 +63,7 @@ fn additions(path: &str, open: &Value, filled: &Value, patch: &mut Vec<Value>) {
         return;
     };
     for (field, value) in filled {
-        let path = format!("{path}/{}", field.replace('~', "~0").replace('/', "~1"));
+        let path = format!("{path}/{}", pointer(field));
         match open.get(field) {
             Some(before) => additions(&path, before, value, patch),
             None => patch.push(json!({ "op": "add", "path": path, "value": value })),
@@ -159,6 +185,28 @@ mod tests {
         let others = job(&json!({ "managedBy": "kueue.x-k8s.io/multikueue" }), 2);
         assert_eq!(default(&request("CREATE", None, Some(others))), Decision::default());
         assert_eq!(default(&request("UPDATE", Some(new.clone()), Some(new))), Decision::default());
+    }
+
+    #[test]
+    fn a_new_job_is_its_creators_unless_it_says_whose_it_is() {
+        let created = |metadata: Value, user: &str| {
+            let mut request = request("CREATE", None, Some(job(&json!({}), 2)));
+            request.user_info.username = user.to_owned();
+            request.object.as_mut().unwrap().metadata = serde_json::from_value(metadata).unwrap();
+            owner(&request)
+        };
+        let named = json!({ "op": "add", "path": "/metadata/annotations/training.opendatahub.io~1owner", "value": "jane" });
+        assert_eq!(created(json!({ "annotations": { "a": "b" } }), "jane"), std::slice::from_ref(&named));
+        let none = json!({ "op": "add", "path": "/metadata/annotations", "value": {} });
+        assert_eq!(created(json!({}), "jane"), [none, named]);
+        assert_eq!(created(json!({}), ""), [Value::Null; 0], "nobody is known");
+        for theirs in [
+            json!({ "annotations": { ANNOTATION_OWNER: "joe" } }),
+            json!({ "annotations": { api::ANNOTATION_DASHBOARD_USER: "joe" } }),
+            json!({ "labels": { api::LABEL_DASHBOARD_USER: "joe" } }),
+        ] {
+            assert_eq!(created(theirs, "system:serviceaccount:odh:dashboard"), [Value::Null; 0]);
+        }
     }
 
     #[test]

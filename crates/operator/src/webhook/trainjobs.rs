@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+use super::decide::owner;
 use super::review::{Decision, Request};
 use crate::trainjobs::{as_runtime, is_trainer_here};
 
@@ -43,16 +44,16 @@ pub(super) struct AnyRuntime {
     spec: TrainingRuntimeSpec,
 }
 
-/// Stamps the patches that were added or changed with the time.
+/// Stamps the patches that were added or changed with the time, and records who creates the job.
 pub(super) fn default(request: &Request<TrainJob>, now: Timestamp) -> Decision {
     let Some(job) = &request.object else { return Decision::default() };
     let times = trainjob::patch_times(request.old_object.as_ref(), job, now);
     let stamped = job.spec.runtime_patches.iter().zip(times).enumerate();
     let changed = stamped.filter(|(_, (patch, time))| patch.time.as_ref() != Some(time));
-    let patch = changed.map(|(index, (_, time))| {
+    let stamps = changed.map(|(index, (_, time))| {
         json!({ "op": "add", "path": format!("/spec/runtimePatches/{index}/time"), "value": time })
     });
-    Decision { patch: patch.collect(), ..Decision::default() }
+    Decision { patch: stamps.chain(owner(request)).collect(), ..Decision::default() }
 }
 
 /// Refuses a TrainJob that cannot run with its runtime, or a change that is not allowed, with every fault, and warns of a

@@ -45,6 +45,8 @@ fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
     let manifest = places::repository("examples/hello.yaml");
     hers(&["apply", "-f", &manifest.to_string_lossy()]).ended(0).says("mpijob.kubeflow.org/hello created");
     home.odh(&["--kubeconfig", &anna, "training", "wait", "mpijob", "hello", "--timeout", "60s"]).ended(0);
+    let job = home.kubectl(&["get", "mpijob", "hello", "-n", "team-a", "-o", "json"]).ended(0).json();
+    assert_eq!(job["metadata"]["annotations"]["training.opendatahub.io/owner"], "anna");
     hers(&["get", "pods", "-n", "default"])
         .ended(1)
         .says(r#"User "anna" cannot list resource "pods" in API group "" in the namespace "default""#);
