@@ -248,6 +248,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ends an MPIJob for good; its record and its output stay, and its failure is Cancelled
+         * @description Ends an MPIJob for good; its record and its output stay, and its failure is Cancelled.
+         */
+        post: operations["cancelJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/clone": {
         parameters: {
             query?: never;
@@ -759,6 +779,11 @@ export interface components {
             outcome?: "done" | "unchanged" | "failed" | "selected";
             /** @description Why it failed. */
             problem?: components["schemas"]["Problem"];
+        };
+        /** @description The job that was cancelled. */
+        CancelJobResponse: {
+            /** @description Its row; it has ended as soon as the operator has seen the request. */
+            job?: components["schemas"]["JobRow"];
         };
         /** @description What the checks found. */
         CheckAvailabilityResponse: {
@@ -2767,6 +2792,56 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeleteJobResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace.
+                 * @example team-cv
+                 */
+                namespace: string;
+                /**
+                 * @description The kind; only an MPIJob can be cancelled.
+                 * @example mpijob
+                 */
+                kind: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
+                /**
+                 * @description The name.
+                 * @example resnet
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CancelJobResponse"];
                 };
             };
             /** @description A problem. */

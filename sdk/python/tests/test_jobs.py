@@ -130,6 +130,17 @@ def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
         job.refresh()
 
 
+def test_a_cancelled_job_ends_and_stays(client: MPIJobClient) -> None:
+    job = client.create_mpijob(name="enough", image=IMAGE, command=FOREVER, workers=1)
+    job.wait_until("Running", timeout=60)
+    job.cancel()
+    with pytest.raises(JobFailedError, match="cancelled"):
+        job.wait_for_completion(timeout=60)
+    status = job.refresh()
+    assert (status.phase, status.cause) == ("Failed", "Cancelled")
+    job.delete()
+
+
 def test_a_job_that_is_deleted_ends_the_wait_for_it(client: MPIJobClient) -> None:
     job = client.create_mpijob(name="gone", image=IMAGE, command=FOREVER, workers=1)
 

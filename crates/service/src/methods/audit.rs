@@ -83,7 +83,7 @@ fn line(line: Line) -> AuditLine {
 fn made_by(verb: &str) -> &'static [&'static str] {
     match verb {
         "create" => &["CreateJob", "RetryJob", "CloneJob"],
-        "update" => &["SuspendJob", "ResumeJob", "BatchJobs"],
+        "update" => &["SuspendJob", "ResumeJob", "CancelJob", "BatchJobs"],
         "delete" => &["DeleteJob", "BatchJobs"],
         _ => &[],
     }

@@ -47,6 +47,6 @@ pub use related::list_related_jobs;
 pub use rerun::{clone_job, retry_job};
 pub use signin::create_sign_in;
 pub use stream::watch_jobs;
-pub use suspension::{resume_job, suspend_job};
+pub use suspension::{cancel_job, resume_job, suspend_job};
 pub use templates::{delete_template, get_template, list_templates, save_template};
 pub use usage::list_usage;

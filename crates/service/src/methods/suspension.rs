@@ -1,10 +1,13 @@
-//! Suspends and resumes a job.
+//! Suspends, resumes and cancels a job.
 
 use std::sync::Arc;
 
-use jobs::suspension;
+use jobs::{cancel, suspension};
 
-use crate::contract::{JobRow, ResumeJobRequest, ResumeJobResponse, SuspendJobRequest, SuspendJobResponse};
+use crate::contract::{
+    CancelJobRequest, CancelJobResponse, JobRow, ResumeJobRequest, ResumeJobResponse, SuspendJobRequest,
+    SuspendJobResponse,
+};
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -31,6 +34,18 @@ pub async fn resume_job(
     let of = [request.kind.as_str(), &request.namespace, &request.name];
     let (job, changed) = set(&service, &caller, of, false).await?;
     Ok(ResumeJobResponse { job: Some(job), changed })
+}
+
+/// Cancels a job.
+pub async fn cancel_job(
+    service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: CancelJobRequest,
+) -> Result<CancelJobResponse, Problem> {
+    let kind = kind(&request.kind)?;
+    let job = cancel::cancel(&caller.client, kind, &request.namespace, &request.name).await?;
+    service.watches.learn(&job);
+    Ok(CancelJobResponse { job: Some(row(&job)) })
 }
 
 /// Suspends or resumes a job, given as kind, namespace and name; returns its row and whether it changed.

@@ -49,6 +49,7 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("DeleteJob", delete_job, Needs::Edit),
     row!("SuspendJob", suspend_job, Needs::Edit),
     row!("ResumeJob", resume_job, Needs::Edit),
+    row!("CancelJob", cancel_job, Needs::Edit),
     row!("RetryJob", retry_job, Needs::Edit),
     row!("CloneJob", clone_job, Needs::Edit),
     row!("ReadLogs", read_logs, Needs::View),

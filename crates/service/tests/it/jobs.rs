@@ -36,6 +36,11 @@ async fn a_job_is_created_from_a_specification_shown_changed_and_deleted() {
     let again = stage.rest("POST", &format!("{path}/suspend"), JANE, Some(json!({}))).await.json();
     assert_eq!(again["changed"], false);
     assert_eq!(stage.rest("POST", &format!("{path}/resume"), JANE, None).await.json()["changed"], true);
+    let cancelled = stage.rest("POST", &format!("{path}/cancel"), JANE, None).await.json();
+    assert_eq!(cancelled["job"]["name"], "resnet");
+    let jobs: kube::Api<api::MPIJob> = kube::Api::namespaced(stage.admin.clone(), TEAM);
+    let asked = jobs.get("resnet").await.unwrap().metadata.annotations.unwrap_or_default();
+    assert_eq!(asked.get(api::ANNOTATION_CANCEL).map(String::as_str), Some("true"));
     let shown = stage.get(&path, JANE).await.json();
     assert_eq!(shown["row"]["name"], "resnet");
     assert!(shown["manifest"].as_str().unwrap().contains("0.1"));

@@ -214,6 +214,97 @@ class BatchJobsResponse(Message):
     """The results, by name."""
 
 
+class Progress(Message):
+    """How far a training is."""
+
+    percent: int = 0
+    """From 0 to 100."""
+
+    remaining_seconds: int | None = None
+    """The estimated remaining seconds."""
+
+
+class WorkerCounts(Message):
+    """Workers by state."""
+
+    failed: int = 0
+    """Workers that failed."""
+
+    of: int = 0
+    """Workers requested."""
+
+    pending: int = 0
+    """Workers that do not run yet."""
+
+    running: int = 0
+    """Workers that run and are ready."""
+
+
+class JobRow(Message):
+    """A job in a list: everything that a table shows."""
+
+    cause: str = ""
+    """Why the job failed or cannot start, one CamelCase word, for example `OutOfMemory`."""
+
+    created: Time = None
+    """When the job was created."""
+
+    deleting: bool = False
+    """Whether it is being deleted."""
+
+    finished: Time = None
+    """When it ended."""
+
+    gpus: int = 0
+    """The GPUs that all its pods request."""
+
+    kind: str = ""
+    """The kind."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    owner: str = ""
+    """The user or service account that created the job, if the cluster recorded it."""
+
+    phase: str = ""
+    """The phase."""
+
+    phase_reason: str = ""
+    """The reason for the phase, one CamelCase word, for example `Queued`, `Suspended`, `Initializing`.
+    """
+
+    progress: Progress | None = None
+    """How far its training is, if it reports that."""
+
+    queue: str = ""
+    """Its Kueue or Volcano queue."""
+
+    queue_position: int | None = None
+    """Its place among the jobs that wait in its Kueue queue, from 1; not given if it does not wait, or its
+    place is unknown.
+    """
+
+    started: Time = None
+    """When it was first allowed to run, or last resumed."""
+
+    uid: str = ""
+    """The Kubernetes UID."""
+
+    workers: WorkerCounts | None = None
+    """The Workers by state."""
+
+
+class CancelJobResponse(Message):
+    """The job that was cancelled."""
+
+    job: JobRow | None = None
+    """Its row; it has ended as soon as the operator has seen the request."""
+
+
 class Finding(Message):
     """Something that a check found."""
 
@@ -310,90 +401,6 @@ class CheckAvailabilityResponse(Message):
 
     wait: WaitEstimate | None = None
     """How long it would wait, if it would."""
-
-
-class Progress(Message):
-    """How far a training is."""
-
-    percent: int = 0
-    """From 0 to 100."""
-
-    remaining_seconds: int | None = None
-    """The estimated remaining seconds."""
-
-
-class WorkerCounts(Message):
-    """Workers by state."""
-
-    failed: int = 0
-    """Workers that failed."""
-
-    of: int = 0
-    """Workers requested."""
-
-    pending: int = 0
-    """Workers that do not run yet."""
-
-    running: int = 0
-    """Workers that run and are ready."""
-
-
-class JobRow(Message):
-    """A job in a list: everything that a table shows."""
-
-    cause: str = ""
-    """Why the job failed or cannot start, one CamelCase word, for example `OutOfMemory`."""
-
-    created: Time = None
-    """When the job was created."""
-
-    deleting: bool = False
-    """Whether it is being deleted."""
-
-    finished: Time = None
-    """When it ended."""
-
-    gpus: int = 0
-    """The GPUs that all its pods request."""
-
-    kind: str = ""
-    """The kind."""
-
-    name: str = ""
-    """The name."""
-
-    namespace: str = ""
-    """The namespace."""
-
-    owner: str = ""
-    """The user or service account that created the job, if the cluster recorded it."""
-
-    phase: str = ""
-    """The phase."""
-
-    phase_reason: str = ""
-    """The reason for the phase, one CamelCase word, for example `Queued`, `Suspended`, `Initializing`.
-    """
-
-    progress: Progress | None = None
-    """How far its training is, if it reports that."""
-
-    queue: str = ""
-    """Its Kueue or Volcano queue."""
-
-    queue_position: int | None = None
-    """Its place among the jobs that wait in its Kueue queue, from 1; not given if it does not wait, or its
-    place is unknown.
-    """
-
-    started: Time = None
-    """When it was first allowed to run, or last resumed."""
-
-    uid: str = ""
-    """The Kubernetes UID."""
-
-    workers: WorkerCounts | None = None
-    """The Workers by state."""
 
 
 class CloneJobResponse(Message):
@@ -1550,6 +1557,8 @@ GET_JOB = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}")
 """Gets a job with its pods and conditions, the steps of its way, what it waits for or why it failed, who must
 act, and the changes that may help.
 """
+CANCEL_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/cancel")
+"""Ends an MPIJob for good; its record and its output stay, and its failure is Cancelled."""
 CLONE_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/clone", query=frozenset({"dryRun"}))
 """Runs a copy of a job, with changes."""
 LIST_EVENTS = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/events")

@@ -436,6 +436,10 @@ class AsyncMPIJob:
         """Resumes the suspended job from the beginning."""
         return await self._changed(models.RESUME_JOB)
 
+    async def cancel(self) -> JobStatus:
+        """Ends the MPIJob for good: its pods are deleted; its record and its output stay, with the cause `Cancelled`."""
+        return await self._changed(models.CANCEL_JOB)
+
     async def _changed(self, method: models.Method) -> JobStatus:
         answer = await self._client.transport.call(method, self.path)
         self._status = statuses.JobStatus.model_validate((answer or {})["job"])

@@ -433,6 +433,10 @@ class MPIJob:
         """Resumes the suspended job from the beginning."""
         return self._changed(models.RESUME_JOB)
 
+    def cancel(self) -> JobStatus:
+        """Ends the MPIJob for good: its pods are deleted; its record and its output stay, with the cause `Cancelled`."""
+        return self._changed(models.CANCEL_JOB)
+
     def _changed(self, method: models.Method) -> JobStatus:
         answer = self._client.transport.call(method, self.path)
         self._status = statuses.JobStatus.model_validate((answer or {})["job"])
