@@ -234,10 +234,26 @@ fn raw(manifest: &mut Value, path: &str, value: &str) -> Result<(), Wrong> {
         Ok(read) => read,
         Err(_) => value.into(),
     };
-    put(manifest, path, value)
+    put_like(manifest, path, value)
+}
+
+/// As [`put`], but what replaces a text is a text, so that `args[2]=500` needs no quotes.
+fn put_like(manifest: &mut Value, path: &str, value: Value) -> Result<(), Wrong> {
+    let at = place(manifest, path)?;
+    *at = match (&at, value) {
+        (Value::String(_), value @ (Value::Number(_) | Value::Bool(_))) => value.to_string().into(),
+        (_, value) => value,
+    };
+    Ok(())
 }
 
 fn put(manifest: &mut Value, path: &str, value: Value) -> Result<(), Wrong> {
+    *place(manifest, path)? = value;
+    Ok(())
+}
+
+/// Returns the place at a path, creating the maps on the way.
+fn place<'a>(manifest: &'a mut Value, path: &str) -> Result<&'a mut Value, Wrong> {
     let mut at = manifest;
     for step in steps(path) {
         at = match step {
@@ -247,8 +263,7 @@ fn put(manifest: &mut Value, path: &str, value: Value) -> Result<(), Wrong> {
             })?,
         };
     }
-    *at = value;
-    Ok(())
+    Ok(at)
 }
 
 /// Returns a field of a map, creating it if it is missing.
@@ -324,6 +339,20 @@ mod tests {
         assert_eq!(job["metadata"]["labels"][LABEL_QUEUE], "team");
         assert_eq!(job["spec"]["runPolicy"]["backoffLimit"], 3);
         assert_eq!(worker["template"]["spec"]["priorityClassName"], "high");
+    }
+
+    #[test]
+    fn what_replaces_a_text_is_a_text() {
+        let path = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0]";
+        let job = changed(&[
+            &format!("{path}.args=[\"--steps\", \"10\"]"),
+            &format!("{path}.args[1]=500"),
+            "spec.slotsPerWorker=4",
+        ])
+        .unwrap();
+        let launcher = &job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0];
+        assert_eq!(launcher["args"], json!(["--steps", "500"]));
+        assert_eq!(job["spec"]["slotsPerWorker"], 4);
     }
 
     #[test]

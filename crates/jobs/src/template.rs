@@ -74,8 +74,8 @@ pub struct Template {
 pub struct Saving {
     /// The template's name.
     pub name: String,
-    /// Its description, one sentence.
-    pub description: String,
+    /// Its description, one sentence; that of the version before if not given.
+    pub description: Option<String>,
     /// Its parameters; those of the version before if not given.
     pub parameters: Option<Vec<Parameter>>,
 }
@@ -137,7 +137,6 @@ fn manifest_of(job: &DynamicObject) -> Value {
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(ANNOTATION_CLONED_FROM);
             annotations.remove(ANNOTATION_RETRY_OF);
-            annotations.remove(api::ANNOTATION_OWNER);
         }
     }
     manifest
@@ -156,6 +155,11 @@ fn next_version(
         (None, Some(before)) => before.parameters.clone(),
         (None, None) => Vec::new(),
     };
+    let description = match (&saving.description, &before) {
+        (Some(description), _) => description.clone(),
+        (None, Some(before)) => before.description.clone(),
+        (None, None) => String::new(),
+    };
     let faults = parameter::faults_of(&parameters, kind, manifest);
     if !faults.is_empty() {
         return Err(Error::Invalid { faults });
@@ -163,11 +167,11 @@ fn next_version(
     let mut data = old.and_then(|old| old.data.clone()).unwrap_or_default();
     let mut version = 1;
     if let Some(before) = before {
-        let Template { description, parameters: were, manifest: was, version: number, .. } = before;
-        if description == saving.description && were == parameters && was == *manifest {
+        let Template { description: said, parameters: were, manifest: was, version: number, .. } = before;
+        if said == description && were == parameters && was == *manifest {
             return Ok(None);
         }
-        let earlier = Earlier { description, parameters: were, manifest: was };
+        let earlier = Earlier { description: said, parameters: were, manifest: was };
         data.insert(format!("{KEY_VERSION}{number}"), json(&earlier)?);
         version = number + 1;
     }
@@ -186,7 +190,7 @@ fn next_version(
     };
     metadata.labels.get_or_insert_default().insert(LABEL.to_owned(), "true".to_owned());
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(ANNOTATION_DESCRIPTION.to_owned(), saving.description.clone());
+    annotations.insert(ANNOTATION_DESCRIPTION.to_owned(), description);
     annotations.insert(ANNOTATION_VERSION.to_owned(), version.to_string());
     Ok(Some(ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }))
 }
@@ -453,7 +457,8 @@ mod tests {
         replicas: i32,
         parameters: Option<Vec<Parameter>>,
     ) -> Result<Option<ConfigMap>, Error> {
-        let saving = Saving { name: "base".into(), description: "d".into(), parameters };
+        let description = old.is_none().then(|| "d".to_owned());
+        let saving = Saving { name: "base".into(), description, parameters };
         next_version(old, Kind::MpiJob, &manifest_of(&job(replicas)), &saving)
     }
 
@@ -467,6 +472,7 @@ mod tests {
         let newest = read(&kept).unwrap();
         assert_eq!((newest.version, newest.versions), (12, (3..=12).collect()));
         assert_eq!(newest.parameters, parameters(), "they are kept unless given");
+        assert_eq!(newest.description, "d", "it is kept unless given");
         let workers = |version: u32| {
             let template = read_version(&kept, Some(version))?;
             template.manifest.pointer("/spec/mpiReplicaSpecs/Worker/replicas")?.as_i64()
@@ -475,8 +481,8 @@ mod tests {
         assert!(newest.manifest["metadata"].get("namespace").is_none());
         assert_eq!(
             newest.manifest.pointer("/metadata/annotations"),
-            Some(&json!({})),
-            "the owner is the user's of the job"
+            None,
+            "the owner is the job's, not the template's"
         );
     }
 

@@ -351,9 +351,9 @@ pub enum TemplateVerb {
         /// Template name; defaults to the job's name
         #[arg(long = "name", value_name = "NAME")]
         template_name: Option<String>,
-        /// Description, one sentence
-        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-        description: String,
+        /// Description, one sentence; that of the version before if not given
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
         /// YAML or JSON file with the template's parameters: a list of name, type, default, description, allowed
         /// and sets; those of the version before if not given
         #[arg(long, value_name = "FILE")]

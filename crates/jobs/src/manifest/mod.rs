@@ -174,9 +174,7 @@ fn check_kind(document: &Document) -> Option<Fault> {
             format!("this command creates training jobs, but this is a {kind} ({version})"),
             Some(match nearest(kind, &Kind::ALL.map(Kind::name)) {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
-                None => {
-                    "put it into a separate file and apply that with a general Kubernetes client".to_owned()
-                }
+                None => "apply the file instead: that takes objects of other kinds beside jobs".to_owned(),
             }),
         )),
     }

@@ -216,11 +216,14 @@ async fn a_template_keeps_its_versions_and_makes_jobs_with_the_chosen_values() {
         sets: vec!["env.LR".to_owned()],
         ..Parameter::default()
     };
-    let mut saving =
-        Saving { name: "tuning".to_owned(), description: "first".to_owned(), parameters: Some(vec![rate]) };
+    let mut saving = Saving {
+        name: "tuning".to_owned(),
+        description: Some("first".to_owned()),
+        parameters: Some(vec![rate]),
+    };
     let first = template::save(&stage.client, &job, TEAM, &saving).await.unwrap();
     assert_eq!((first.version, first.parameters.len()), (1, 1));
-    saving.description = "second".to_owned();
+    saving.description = Some("second".to_owned());
     for _ in 0..2 {
         let second = template::save(&stage.client, &job, TEAM, &saving).await.unwrap();
         assert_eq!((second.version, second.versions), (2, vec![1, 2]));

@@ -56,7 +56,7 @@ pub async fn save_template(
     let parameters: Result<Vec<Parameter>, Problem> =
         request.parameters.into_iter().enumerate().map(|(at, sent)| parameter(at, sent)).collect();
     let saving =
-        Saving { name: request.name, description: request.description, parameters: Some(parameters?) };
+        Saving { name: request.name, description: Some(request.description), parameters: Some(parameters?) };
     Ok(message(template::save(&caller.client, &job, &request.namespace, &saving).await?))
 }
 
