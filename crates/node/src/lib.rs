@@ -389,7 +389,7 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
 }
 
 /// Returns an image's name without tag and digest.
-fn repository_of(image: &str) -> &str {
+pub fn repository_of(image: &str) -> &str {
     let name = image.split('@').next().unwrap_or(image);
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     name[last..].find(':').map_or(name, |colon| &name[..last + colon])

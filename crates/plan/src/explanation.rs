@@ -26,6 +26,8 @@ use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, 
 const MOST_NAMED: usize = 4;
 /// The event in which a node of the embedded cluster says which local environment stands for an image.
 const EVENT_LOCAL_ENVIRONMENT: &str = "LocalEnvironment";
+/// What a node of the embedded cluster says of an image whose tag is not mapped, while another tag is.
+const NODE_PULLS_NONE: &str = "this node pulls no images";
 /// The prefix of Kueue's scheduling gates, for topologies (`kueue.x-k8s.io/topology`) and pod groups.
 const KUEUE_GATE_PREFIX: &str = "kueue.x-k8s.io/";
 
@@ -206,9 +208,17 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
     explanation
 }
 
-/// The first suspect where a program or a library is missing: the embedded cluster's node had no local environment for
-/// the image and used the machine's own programs.
+/// The first suspect where an image, a program or a library is missing: the embedded cluster's node had no local
+/// environment for the image, and used the machine's own programs or none.
 fn unmapped_image(situation: &Situation<'_>, cause: Option<&str>) -> Option<String> {
+    if cause.and_then(Cause::of_word) == Some(Cause::ImagePull) {
+        let is_local = |told: &Told| told.message.contains(NODE_PULLS_NONE);
+        return situation.events.iter().any(is_local).then(|| {
+            "The local cluster pulls no images: correct the tag, or map the image to a local environment when the \
+             cluster is started. In another cluster:"
+                .to_owned()
+        });
+    }
     let is_about_the_image = matches!(
         cause.and_then(Cause::of_word)?,
         Cause::ExecutableNotFound
@@ -866,6 +876,22 @@ mod tests {
         assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
         assert!(advice.ends_with("put it there"), "{advice}");
         assert_eq!(explain(&alone(&job)).advice.unwrap().text, "put it there");
+    }
+
+    #[test]
+    fn an_image_whose_tag_is_not_mapped_is_explained_for_the_local_cluster() {
+        let job = job(
+            json!({ "phase": "Failed", "failure": { "reason": "ImagePull", "message": "m", "suggestion": "correct it" } }),
+            json!({}),
+        );
+        let message = "Failed to pull image \"mpi:2\": manifest unknown: this node pulls no images, and the only known tags are mpi:1";
+        let events = [Told { pod: None, reason: "Failed".to_owned(), message: message.to_owned() }];
+        let advice = explain(&Situation { events: &events, ..alone(&job) }).advice.unwrap().text;
+        assert!(
+            advice.starts_with("The local cluster pulls no images") && advice.ends_with("correct it"),
+            "{advice}"
+        );
+        assert_eq!(explain(&alone(&job)).advice.unwrap().text, "correct it");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Jobs on the command line: a kind, which may be left out, and names; or a selection of jobs.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
@@ -57,7 +58,7 @@ pub fn read_words(words: &[String]) -> (Option<jobs::Kind>, Vec<Reference>) {
 pub struct Target {
     /// Job: NAME, KIND NAME or KIND/NAME, with the kinds mpijob, trainjob, pytorchjob and tfjob; @latest is
     /// the newest job
-    #[arg(value_name = "JOB", required = true, num_args = 1..=2, add = ArgValueCompleter::new(job_names::candidates))]
+    #[arg(value_name = "JOB", required = true, num_args = 1..=2, value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(job_names::candidates))]
     pub words: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ pub struct Target {
 pub struct Several {
     /// Jobs: NAME, KIND NAME or KIND/NAME, with the kinds mpijob, trainjob, pytorchjob and tfjob; @latest is
     /// the newest job
-    #[arg(value_name = "JOB", add = ArgValueCompleter::new(job_names::candidates))]
+    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(job_names::candidates))]
     pub words: Vec<String>,
     /// Jobs with these labels, instead of names: team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS")]

@@ -3,7 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use api::Phase;
 use jobs::Class;
+use jobs::list::Selection;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,6 +13,7 @@ use nix::unistd::Pid;
 use super::home::Home;
 use super::state::State;
 use crate::arguments::Down;
+use crate::connect::connect_local;
 use crate::console::{Console, STRONG, safe, styled};
 use crate::failure::Failure;
 
@@ -18,6 +21,11 @@ use crate::failure::Failure;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a killed process may take to disappear.
 const AFTER_KILL: Duration = Duration::from_secs(5);
+
+/// How long to wait for the cluster to say which jobs run.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// The most running jobs that are named.
+const MOST_NAMED: usize = 5;
 
 /// `odh local down`
 pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
@@ -31,6 +39,9 @@ pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
     }
     match State::alive(&home) {
         Some(state) => {
+            if let Some(warning) = crate::runtime()?.block_on(cut_off(&home)) {
+                console.warn(&warning);
+            }
             let took = stop(console, &home, &state, down.timeout)?;
             console.data(&format!("The local cluster is down ({:.1} s).\n", took.as_secs_f64()))?;
         }
@@ -51,6 +62,29 @@ pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+/// Says which jobs run and end with the cluster, if it answers in time.
+async fn cut_off(home: &Home) -> Option<String> {
+    let found = async {
+        let connection = connect_local(home, None).await.ok()?;
+        jobs::list::rows(&connection.client, &Selection::default()).await.ok()
+    };
+    let rows = tokio::time::timeout(ANSWERS_WITHIN, found).await.ok()??;
+    let running: Vec<String> = rows
+        .into_iter()
+        .filter(|row| row.phase == Phase::Running)
+        .map(|row| format!("{}/{}", row.namespace, row.name))
+        .collect();
+    let named = running.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match running.len() {
+        0 => None,
+        1 => Some(format!("a job is running and fails with its cluster: {named}")),
+        all if all > MOST_NAMED => {
+            Some(format!("{all} jobs are running and fail with their cluster: {named}, …"))
+        }
+        all => Some(format!("{all} jobs are running and fail with their cluster: {named}")),
+    }
 }
 
 /// Asks before everything is removed, if there is something to remove and a terminal to ask on.

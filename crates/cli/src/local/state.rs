@@ -91,6 +91,13 @@ impl State {
         self.images.get(image).or_else(untagged).or_else(tagged)
     }
 
+    /// Whether pods of an image cannot start: it is not mapped, but other tags of it are.
+    pub fn pulls_nothing_for(&self, image: &str) -> bool {
+        let repository = cluster::node::repository_of(image);
+        let is_known = |known: &String| cluster::node::repository_of(known) == repository;
+        self.environment_of(image).is_none() && self.images.keys().any(is_known)
+    }
+
     /// Whether the process of the state still runs.
     pub fn is_alive(&self) -> bool {
         process_started_ticks(self.pid) == Some(self.process_started_ticks)

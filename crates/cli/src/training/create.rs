@@ -388,9 +388,13 @@ pub fn warn_of_programs(console: &Console, state: &State, drafts: &[Draft]) {
     for image in
         images.iter().filter(|image| *image != UNMAPPED_ON_PURPOSE && state.environment_of(image).is_none())
     {
+        let effect = match state.pulls_nothing_for(image) {
+            true => "other tags of it are, so its pods will not start",
+            false => "so this machine's own programs are used",
+        };
         console.warn(&format!(
-            "the image {image} is not mapped to a local environment, so this machine's own programs are used; to map it: \
-             odh local down, then odh local up --image {image}=DIR"
+            "the image {image} is not mapped to a local environment, {effect}; to map it: odh local down, then odh \
+             local up --image {image}=DIR"
         ));
     }
 }

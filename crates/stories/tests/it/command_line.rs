@@ -81,7 +81,9 @@ fn is_told_what_shuts_it_off(home: &Home) {
 fn a_wrong_image(home: &Home) {
     let wrong = EXAMPLES_IMAGE.replace("openmpi", "openmip");
     let words = ["training", "create", "mpijob", "slip", "--workers", "1", "--retries", "0"];
-    home.odh(&[&words[..], &["--image", &wrong, "--", "echo", "here"]].concat()).ended(0);
+    home.odh(&[&words[..], &["--image", &wrong, "--", "echo", "here"]].concat())
+        .ended(0)
+        .says("other tags of it are, so its pods will not start");
     within(Duration::from_secs(60), "it is explained that the image cannot be had", || {
         let why = home.odh(&["training", "explain", "mpijob", "slip", "-o", "json"]).ended(0).json();
         (why["cause"] == "ImagePull").then_some(())
@@ -90,6 +92,7 @@ fn a_wrong_image(home: &Home) {
         .ended(0)
         .says(&format!("Failed to pull image '{wrong}': no such image or tag"))
         .says("the only known tags are")
+        .says("The local cluster pulls no images: correct the tag")
         .says("Correct the image's name and tag");
     home.odh(&["training", "describe", "mpijob", "slip"]).ended(0).says("Pull");
     home.odh(&["training", "logs", "mpijob", "slip", "--worker", "0"]).ended(3).says("Pull");

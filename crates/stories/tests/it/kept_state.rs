@@ -67,7 +67,9 @@ fn a_finished_job_stays_readable_and_a_running_one_is_reported_lost() {
         if killed {
             kill_the_cluster(&home);
         } else {
-            home.odh(&["local", "down"]).ended(0);
+            home.odh(&["local", "down"])
+                .ended(0)
+                .says(&format!("a job is running and fails with its cluster: default/{long}"));
         }
         home.up(&[]);
         home.odh(&["training", "wait", "mpijob", &long, "--timeout", "60s"]).ended(100);
