@@ -172,7 +172,7 @@ async fn the_webhook_fills_in_defaults() {
     assert_eq!((launcher.replicas, launcher.restart_policy.as_deref()), (Some(1), Some("OnFailure")));
     assert_eq!(stored.spec.mpi_replica_specs["Worker"].restart_policy.as_deref(), Some("Never"));
     assert_eq!(stored, plan::defaulted(&stored), "nothing is left to fill in");
-    assert_eq!(plan::owner(&stored.metadata), Some("system:admin"), "the user who created it");
+    assert_eq!(plan::owner(&stored.metadata), Some("kubernetes-admin"), "the user who created it");
 }
 
 #[tokio::test]
