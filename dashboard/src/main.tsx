@@ -1,4 +1,5 @@
 import "@patternfly/react-core/dist/styles/base.css";
+import "./document.css";
 import "./app.css";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";

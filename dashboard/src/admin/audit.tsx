@@ -4,6 +4,7 @@ import { Button, Label, TextInput, Toolbar, ToolbarContent, ToolbarItem } from "
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
+import { serviceRoot } from "../api/root";
 import { DataTable } from "../components/data-table";
 import { ErrorState, LoadingLines, NothingHere } from "../components/states";
 import { Ago } from "../components/time";
@@ -80,7 +81,7 @@ function Filters({ filter, onFilter }: { filter: Filter; onFilter: (filter: Filt
             </Button>
           </ToolbarItem>
           <ToolbarItem>
-            <Button component="a" variant="link" href="/api/v1/audit/export" download="audit.jsonl">
+            <Button component="a" variant="link" href={`${serviceRoot}/api/v1/audit/export`} download="audit.jsonl">
               {text.export}
             </Button>
           </ToolbarItem>

@@ -4,6 +4,7 @@ import { Button, FormSelect, FormSelectOption, Toolbar, ToolbarContent, ToolbarI
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
+import { serviceRoot } from "../api/root";
 import { DataTable } from "../components/data-table";
 import { ErrorState, LoadingLines, NothingHere } from "../components/states";
 import { exact } from "../format/time";
@@ -80,7 +81,7 @@ function csvAddress({ since, namespace, by }: { since: string; namespace?: strin
   const query = new URLSearchParams({ since, format: "csv" });
   if (namespace) query.set("namespace", namespace);
   for (const one of by ?? []) query.append("by", one);
-  return `/api/v1/usage?${query}`;
+  return `${serviceRoot}/api/v1/usage?${query}`;
 }
 
 type Line = Schemas["Usage"] & { resource: string; hours: string; share: number };

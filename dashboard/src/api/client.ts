@@ -2,6 +2,7 @@
 
 import createClient from "openapi-fetch";
 import { DisconnectedError, errorOf } from "./problem";
+import { serviceRoot } from "./root";
 import type { components, paths } from "./schema";
 import { sessionFetch } from "./session";
 
@@ -26,7 +27,11 @@ export function kindOf(kind: string | undefined): Kind {
   return kinds.find((known) => known === lower) ?? "mpijob";
 }
 
-export const client = createClient<paths>({ baseUrl: "/", credentials: "same-origin", fetch: sessionFetch });
+export const client = createClient<paths>({
+  baseUrl: `${serviceRoot}/`,
+  credentials: "same-origin",
+  fetch: sessionFetch,
+});
 
 /** The data of an answer: `await ask(client.GET("/api/v1/jobs"))`. */
 export async function ask<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {

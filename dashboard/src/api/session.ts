@@ -1,6 +1,8 @@
 // The browser's session: requests that change something carry a token against forged requests, which every answer to a
 // session has in a header. Requests with a bearer token of a proxy have no session and need none.
 
+import { serviceRoot } from "./root";
+
 const header = "x-csrf-token";
 let token = "";
 
@@ -30,9 +32,10 @@ async function isAboutToken(response: Response): Promise<boolean> {
   return problem?.reason === "CsrfToken";
 }
 
-/** Where a person signs in, and comes back from to this page. */
+/** Where a person signs in, and comes back from to this page. Another dashboard asks for that when its page is loaded. */
 export function signInAddress(): string {
   const { pathname, search } = window.location;
+  if (serviceRoot) return pathname + search;
   return `/signin?${new URLSearchParams({ next: pathname + search })}`;
 }
 

@@ -4,6 +4,7 @@
 
 import type { JobRef, JobRow } from "./client";
 import { errorOf, hasCode, type ProblemError } from "./problem";
+import { serviceRoot } from "./root";
 import type { operations } from "./schema";
 import { sessionFetch } from "./session";
 import { serverEvents } from "./sse";
@@ -119,7 +120,7 @@ function address(filter: StreamFilter): string {
     for (const one of Array.isArray(value) ? value : [value]) if (one) query.append(name, one);
   }
   const text = query.toString();
-  return text ? `/api/v1/stream?${text}` : "/api/v1/stream";
+  return `${serviceRoot}/api/v1/stream${text && `?${text}`}`;
 }
 
 function pause(milliseconds: number, stop: AbortSignal): Promise<void> {

@@ -5,6 +5,7 @@ import { keys } from "../api/cache";
 import { ask, client, type Job, type Kind, type Schemas } from "../api/client";
 import { usePolling } from "../api/live";
 import { hasCode } from "../api/problem";
+import { serviceRoot } from "../api/root";
 import { pollInterval } from "../api/stream";
 
 export type JobEvent = Schemas["Event"];
@@ -77,7 +78,7 @@ export function addressOf(ref: Ref, method: string, query: URLSearchParams): str
   const parts = [ref.namespace, "jobs", ref.kind, ref.name].map((part, at) =>
     at === 1 ? part : encodeURIComponent(part),
   );
-  return `/api/v1/namespaces/${parts.join("/")}/${method}?${query}`;
+  return `${serviceRoot}/api/v1/namespaces/${parts.join("/")}/${method}?${query}`;
 }
 
 export function renew(queries: QueryClient, ref: Ref): void {

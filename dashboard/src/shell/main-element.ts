@@ -3,5 +3,5 @@
 export const mainId = "main";
 
 export function mainElement(): HTMLElement {
-  return document.getElementById(mainId) ?? document.body;
+  return document.querySelector("main") ?? document.body;
 }

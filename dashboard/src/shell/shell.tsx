@@ -26,18 +26,11 @@ import { messages } from "../messages";
 import { LiveState } from "./live-state";
 import { mainId } from "./main-element";
 import { NamespaceSelector } from "./namespace-selector";
+import { places } from "./places";
 import { ThemeMenu } from "./theme-menu";
 import { UserMenu } from "./user-menu";
 
 const text = messages.common;
-
-const places = [
-  { to: "/jobs", label: text.nav.jobs },
-  { to: "/create", label: text.nav.create },
-  { to: "/templates", label: text.nav.templates },
-  { to: "/notifications", label: text.nav.notifications },
-  { to: "/admin", label: text.nav.admin },
-];
 
 export function Shell() {
   const skip = (

@@ -1,0 +1,3 @@
+// Where ODH Dashboard shows the pages.
+
+export const place = "/develop-train/training";
