@@ -149,6 +149,10 @@ export function kubectl(...args: string[]): string {
   });
 }
 
+export function odh(...args: string[]): string {
+  return execFileSync(process.env.ODH ?? "odh", [...args, "--kubeconfig", cluster.kubeconfig], { encoding: "utf8" });
+}
+
 /** A namespace of its own for each test. */
 export function createNamespace(prefix: string): string {
   const name = `${prefix}-${Math.random().toString(36).slice(2, 8)}`;
