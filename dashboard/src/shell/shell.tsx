@@ -8,8 +8,6 @@ import {
   MastheadMain,
   MastheadToggle,
   Nav,
-  NavItem,
-  NavList,
   Page,
   PageSidebar,
   PageSidebarBody,
@@ -20,13 +18,13 @@ import {
   ToolbarGroup,
   ToolbarItem,
 } from "@patternfly/react-core";
-import { Link, type LinkProps, Outlet, useLocation, useMatches } from "react-router-dom";
+import { Link, type LinkProps, Outlet, useMatches } from "react-router-dom";
 import { ErrorBoundary } from "../components/error-boundary";
 import { messages } from "../messages";
 import { LiveState } from "./live-state";
 import { mainId } from "./main-element";
 import { NamespaceSelector } from "./namespace-selector";
-import { places } from "./places";
+import { PlaceLinks } from "./place-links";
 import { ThemeMenu } from "./theme-menu";
 import { UserMenu } from "./user-menu";
 
@@ -106,18 +104,11 @@ function HomeLink(props: Omit<LinkProps, "to">) {
 }
 
 function Side() {
-  const { pathname } = useLocation();
   return (
     <PageSidebar>
       <PageSidebarBody>
         <Nav aria-label={text.navigation}>
-          <NavList>
-            {places.map(({ to, label }) => (
-              <NavItem key={to} isActive={pathname === to || pathname.startsWith(`${to}/`)}>
-                <Link to={to}>{label}</Link>
-              </NavItem>
-            ))}
-          </NavList>
+          <PlaceLinks />
         </Nav>
       </PageSidebarBody>
     </PageSidebar>
