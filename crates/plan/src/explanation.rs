@@ -26,7 +26,7 @@ use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, 
 const MOST_NAMED: usize = 4;
 /// The event in which a node of the embedded cluster says which local environment stands for an image.
 const EVENT_LOCAL_ENVIRONMENT: &str = "LocalEnvironment";
-/// What a node of the embedded cluster says of an image whose tag is not mapped, while another tag is.
+/// A part of the message with which a node of the embedded cluster refuses an image that is mapped with other tags only.
 const NODE_PULLS_NONE: &str = "this node pulls no images";
 /// The prefix of Kueue's scheduling gates, for topologies (`kueue.x-k8s.io/topology`) and pod groups.
 const KUEUE_GATE_PREFIX: &str = "kueue.x-k8s.io/";

@@ -223,7 +223,7 @@ class AsyncMPIJobClient:
     async def _source(
         self, spec: MPIJobSpec | str | None, fields: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
-        """What a request says of a specification or a manifest, and the namespace."""
+        """Returns the fields of a request that hold a specification or a manifest, and the namespace."""
         if not isinstance(spec, str):
             asked, _ = await self._placed(_asked(spec, fields))
             return _content(asked), asked.namespace

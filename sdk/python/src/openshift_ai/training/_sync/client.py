@@ -220,7 +220,7 @@ class MPIJobClient:
         return self._created(self._create({"template": asked}, namespace, False, idempotency_key))  # noqa: FBT003
 
     def _source(self, spec: MPIJobSpec | str | None, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-        """What a request says of a specification or a manifest, and the namespace."""
+        """Returns the fields of a request that hold a specification or a manifest, and the namespace."""
         if not isinstance(spec, str):
             asked, _ = self._placed(_asked(spec, fields))
             return _content(asked), asked.namespace
