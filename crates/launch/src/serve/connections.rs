@@ -66,8 +66,9 @@ pub struct Connections {
     /// The peers reported, with the local address, and whether the recovery has been reported too. Each is reported
     /// once, because a peer that retries over and over would fill a log.
     told: BTreeMap<SocketAddr, (SocketAddr, bool)>,
-    /// The kernel's count of timeouts when the tables were last read.
-    timeouts: Option<u64>,
+    /// The kernel's count of timeouts when the tables were last read; at first 0, which is what a new network
+    /// namespace has while every connection in it is answered.
+    timeouts: u64,
     /// Whether the tables then showed a reason for another look.
     doubtful: bool,
 }
@@ -91,12 +92,12 @@ impl Connections {
         ours: impl Fn(u64) -> bool,
     ) -> Vec<News> {
         let timeouts = timeouts_of(&read("/proc/self/net/netstat"));
-        let is_quiet = timeouts.is_some() && timeouts == self.timeouts;
+        let is_quiet = timeouts == Some(self.timeouts);
         let waits_for_answer = self.told.values().any(|(_, answered)| !answered);
         if is_quiet && !self.doubtful && !waits_for_answer {
             return Vec::new();
         }
-        self.timeouts = timeouts;
+        self.timeouts = timeouts.unwrap_or_default();
         let tables = [read("/proc/self/net/tcp"), read("/proc/self/net/tcp6")];
         self.take(tables.iter().flat_map(|table| table.lines()), now, ours)
     }
@@ -237,7 +238,7 @@ mod tests {
         let mut seen = Connections::default();
         let begun = Instant::now();
         let mut look = |seconds: u64| seen.look_in(read, begun + Duration::from_secs(seconds), |_| true);
-        // The past is unknown, so the first look reads both tables.
+        // The past of a namespace with timeouts is unknown, so the first look reads both tables.
         assert_eq!((look(0), reads.take()), (vec![], 2));
         for minute in 1..600 {
             assert_eq!((look(minute * 60), reads.get()), (vec![], 0), "all is well");
@@ -255,6 +256,18 @@ mod tests {
         assert!(matches!(news[..], [News::Answered { .. }]), "{news:?}");
         reads.take();
         assert_eq!((look(40_009), reads.get()), (vec![], 0));
+    }
+
+    #[test]
+    fn a_namespace_without_timeouts_costs_no_table() {
+        let mut seen = Connections::default();
+        let read = |path: &str| {
+            assert_eq!(path, "/proc/self/net/netstat");
+            "TcpExt: SyncookiesSent TCPTimeouts\nTcpExt: 9 0\n".to_owned()
+        };
+        let begun = Instant::now();
+        assert_eq!(seen.look_in(read, begun, |_| true), []);
+        assert_eq!(seen.look_in(read, begun + PATIENCE, |_| true), []);
     }
 
     #[test]
