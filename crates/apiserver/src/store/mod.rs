@@ -6,18 +6,19 @@
 //! watchers shared [`Event`]s. Nothing is serialised under a lock: a record's JSON is built once, on first
 //! use, and shared by all readers and watchers.
 //!
-//! Old states are not stored. Each resource keeps a bounded ring of its latest events. An older list is
-//! reconstructed from the present one by undoing the events since; beyond the ring, it is [`Gone`] (HTTP
+//! Old states are not stored. Each resource keeps a bounded ring of its latest events, all but the last few as text. An
+//! older list is reconstructed from the present one by undoing the events since; beyond the ring, it is [`Gone`] (HTTP
 //! 410), as after etcd's compaction.
 
 mod disk;
 mod event;
 mod journal;
 mod record;
+mod ring;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -32,9 +33,10 @@ pub use event::{Event, Verb, line};
 pub use journal::{Journal, Volatile};
 pub use objects::extent::OutOfBounds;
 pub use record::{Key, Record, Resource};
+use ring::{Kept, Ring, State as RingState};
 
 /// The default number of events in each resource's ring. kube-apiserver's watch cache holds between 100 and
-/// 102,400 per resource (`cacher/watch_cache.go`). Each event keeps an object's old state in memory.
+/// 102,400 per resource (`cacher/watch_cache.go`). Each event keeps the text of an object's old state in memory.
 pub const DEFAULT_WINDOW: usize = 512;
 /// The maximum number of queued events per watcher; a watcher that falls behind further is closed.
 pub const WATCHER_BACKLOG: usize = 4096;
@@ -117,7 +119,7 @@ struct State {
 #[derive(Default)]
 struct Table {
     records: BTreeMap<Key, Arc<Record>>,
-    ring: VecDeque<Arc<Event>>,
+    ring: Ring,
     /// Events up to and including this revision are compacted.
     compacted: u64,
     watchers: Vec<mpsc::Sender<Arc<Event>>>,
@@ -190,18 +192,19 @@ impl Store {
         if revision < table.compacted {
             return Err(Gone { asked: revision, oldest: table.compacted });
         }
-        let mut past =
-            table.select(namespace).into_iter().map(|r| (r.key.clone(), r)).collect::<BTreeMap<_, _>>();
-        for event in table.ring.iter().rev().take_while(|event| event.revision() > revision) {
-            if !event.record.key.is_in(namespace) {
-                continue;
-            }
-            match &event.previous {
-                Some(previous) => past.insert(previous.key.clone(), previous.clone()),
-                None => past.remove(&event.record.key),
+        let (present, since) = (table.select(namespace), table.ring.since(revision));
+        drop(state);
+        let mut past = present
+            .into_iter()
+            .map(|record| (record.key.clone(), RingState::Whole(record)))
+            .collect::<BTreeMap<_, _>>();
+        for event in since.into_iter().rev().filter(|event| event.key().is_in(namespace)) {
+            match event.previous() {
+                Some(previous) => past.insert(event.key().clone(), previous),
+                None => past.remove(event.key()),
             };
         }
-        Ok(Snapshot { records: past.into_values().collect(), revision })
+        Ok(Snapshot { records: past.into_values().map(RingState::record).collect(), revision })
     }
 
     /// Watches a resource from `start` on.
@@ -216,7 +219,9 @@ impl Store {
             Start::Now => Vec::new(),
             Start::After(asked) => table.since(asked)?,
         };
-        Ok(Watch { backlog, events: table.attach(), revision })
+        let events = table.attach();
+        drop(state);
+        Ok(Watch { backlog: backlog.into_iter().map(Kept::event).collect(), events, revision })
     }
 
     /// Lists a resource and watches it from exactly that state on.
@@ -311,9 +316,7 @@ impl Store {
         state.floor = state.floor.max(limit);
         for table in state.tables.values_mut() {
             table.compacted = table.compacted.max(limit);
-            while table.ring.front().is_some_and(|event| event.revision() <= limit) {
-                table.ring.pop_front();
-            }
+            table.ring.drop_until(limit);
         }
     }
 
@@ -382,12 +385,11 @@ impl Table {
         }
     }
 
-    fn since(&self, asked: u64) -> Result<Vec<Arc<Event>>, Gone> {
+    fn since(&self, asked: u64) -> Result<Vec<Kept>, Gone> {
         if asked < self.compacted {
             return Err(Gone { asked, oldest: self.compacted });
         }
-        let first = self.ring.partition_point(|event| event.revision() <= asked);
-        Ok(self.ring.range(first..).cloned().collect())
+        Ok(self.ring.since(asked))
     }
 
     fn attach(&mut self) -> mpsc::Receiver<Arc<Event>> {
@@ -398,11 +400,8 @@ impl Table {
     }
 
     fn remember(&mut self, event: Arc<Event>, window: usize) {
-        self.ring.push_back(event);
-        while self.ring.len() > window {
-            if let Some(forgotten) = self.ring.pop_front() {
-                self.compacted = forgotten.revision();
-            }
+        if let Some(dropped) = self.ring.push(event, window) {
+            self.compacted = dropped;
         }
     }
 }

@@ -92,8 +92,16 @@ impl Record {
         Self { key, revision, value, json: OnceLock::new() }
     }
 
+    /// Creates a state from the JSON of one that has been created before.
+    pub(super) fn from_json(key: Key, revision: u64, json: Bytes) -> Self {
+        // What a value was written as can be read: its depth is bounded.
+        let value = serde_json::from_slice(&json).unwrap_or_default();
+        Self { key, revision, value, json: OnceLock::from(json) }
+    }
+
     /// Returns the object's JSON, serialised on the first call.
     pub fn json(&self) -> &Bytes {
-        self.json.get_or_init(|| Bytes::from(self.value.to_string()))
+        // Without the spare room of the text that grew.
+        self.json.get_or_init(|| Bytes::from(self.value.to_string().into_bytes().into_boxed_slice()))
     }
 }

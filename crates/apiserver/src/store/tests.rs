@@ -85,6 +85,48 @@ async fn events_are_serialised_once_for_all_watchers() {
     assert!(one.line().starts_with(b"{\"type\":\"ADDED\",\"object\":{") && one.line().ends_with(b"}}\n"));
 }
 
+#[tokio::test]
+async fn events_that_were_kept_as_text_are_what_they_were() {
+    let store = store(100);
+    let mut watch = store.watch(&things(), Start::Now).unwrap();
+    let mut record = store.create(&things(), key("x"), thing("x")).await.unwrap();
+    for number in 0..20 {
+        let mut changed = thing("x");
+        changed["spec"] = json!({ "number": number, "share": 0.1, "text": "\u{1f980}\u{0}" });
+        record = store.replace(&things(), &key("x"), record.revision, changed).await.unwrap();
+    }
+    store.remove(&things(), &key("x"), record.revision, thing("x")).await.unwrap();
+    let again = store.watch(&things(), Start::After(1)).unwrap().backlog;
+    assert_eq!(again.len(), 22);
+    for event in again {
+        let then = watch.events.recv().await.unwrap();
+        assert_eq!((event.verb, event.revision()), (then.verb, then.revision()));
+        assert_eq!((&event.record.key, event.line()), (&then.record.key, then.line()));
+        assert_eq!(event.record.value, then.record.value);
+        let previous = |event: &Event| event.previous.as_ref().map(|record| record.value.clone());
+        assert_eq!(previous(&event), previous(&then));
+    }
+}
+
+#[tokio::test]
+async fn the_past_of_large_objects_is_shorter() {
+    let store = store(1000);
+    let large = |number: usize| {
+        let mut large = thing("x");
+        large["data"] = json!(number.to_string().repeat(100_000));
+        large
+    };
+    let mut record = store.create(&things(), key("x"), large(0)).await.unwrap();
+    for number in 1..100 {
+        record = store.replace(&things(), &key("x"), record.revision, large(number % 10)).await.unwrap();
+    }
+    let Err(gone) = store.watch(&things(), Start::After(2)) else { panic!("all of it is kept") };
+    let kept = store.revision() - gone.oldest;
+    assert!((40..50).contains(&kept), "{kept} events of 100 kB");
+    assert!(store.list_at(&things(), None, gone.oldest).is_ok());
+    assert!(store.list_at(&things(), None, gone.oldest - 1).is_err());
+}
+
 /// Runs a sequence of writes: each has the name of the object, and whether to put or remove it. Returns all
 /// states.
 async fn play(store: &Store, program: &[(u8, bool)]) -> Vec<(u64, Vec<String>)> {
