@@ -187,6 +187,7 @@ pub(crate) async fn listen(
         return Logs::Read;
     }
     seen.output.clone_from(&known.output);
+    seen.unreadable = known.unreadable;
     seen.success_log.clone_from(&known.success_log);
     seen.agents = heard_out(&known.agents);
     let succeeded = seen.has_launcher_succeeded();
@@ -204,6 +205,7 @@ pub(crate) async fn listen(
         return read_success(context, job, seen, known, source).await;
     }
     seen.output_read = look(context, seen, &source, now).await;
+    known.unreadable = seen.output_read.is_none().then_some(now);
     Logs::Read
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob};
 use diagnosis::failed_run;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::runtime::reflector::Store;
 use kube::{Resource, ResourceExt};
@@ -68,6 +69,8 @@ pub(crate) struct KnownAttempt {
     pub pod_awaited: Option<Instant>,
     /// What the running Launcher's output showed.
     pub output: Option<OutputSeen>,
+    /// When that output could last not be read.
+    pub unreadable: Option<Timestamp>,
     /// The end of a successful Launcher's output.
     pub success_log: Option<String>,
     /// The Workers' launch agents' reports on that.

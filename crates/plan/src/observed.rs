@@ -69,6 +69,8 @@ pub struct ObservedState {
     pub output: Option<OutputSeen>,
     /// The running Launcher's output, if this pass read it.
     pub output_read: Option<OutputRead>,
+    /// When the Launcher's output could last not be read, unless it has been read since.
+    pub unreadable: Option<Timestamp>,
     /// The end of the output of a Launcher that succeeded.
     pub success_log: Option<String>,
     /// The log lines of the Workers' launch agents about that run, by Worker index, if they were read and are

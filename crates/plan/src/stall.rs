@@ -72,6 +72,10 @@ pub fn wants_look(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool 
         return false;
     };
     let pause = pause(job.stall_timeout, silent, ran);
+    // Output that cannot be read is not asked for whenever something else happens to the job.
+    if since(seen.unreadable).is_some_and(|ago| ago < pause) {
+        return false;
+    }
     match output.map(|output| elapsed(output.looked, now)) {
         Some(ago) => {
             ago >= pause || (silent >= job.stall_timeout && silent.saturating_sub(ago) < job.stall_timeout)
@@ -276,6 +280,15 @@ mod tests {
         assert_eq!(next_look(&job(), &seen, None, second(1)), Some(Duration::from_secs(4)));
         seen.output = Some(OutputSeen { looked: second(5), last: Some(second(4)), found: None });
         assert_eq!([9, 10].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
+    }
+
+    #[test]
+    fn output_that_cannot_be_read_is_not_asked_for_at_each_change_of_the_job() {
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let seen = ObservedState { unreadable: Some(second(5)), ..running(second(0)) };
+        assert_eq!([5, 9, 10].map(|now| wants_look(&job(), &seen, second(now))), [false, false, true]);
+        let seen = ObservedState { unreadable: Some(second(240)), ..running(second(0)) };
+        assert_eq!([250, 300].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
     }
 
     #[test]
