@@ -331,7 +331,7 @@ causes! {
     Preempted: Administrator, Helps, AfterStart {
         title: "A pod was preempted",
         meaning: "A pod or workload of higher priority took the place.",
-        message: "{host|A pod} was preempted: {reason|see the evidence}",
+        message: "{host|A pod} was preempted: {reason|a pod of higher priority took its place}",
         suggestion: "Use a higher priority class; a program that writes checkpoints can be run again and goes on from the last one.",
     }
     NodeLost: Administrator, Helps, AfterStart {

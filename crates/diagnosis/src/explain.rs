@@ -111,7 +111,7 @@ fn found(
     let message =
         fill(rule.says.unwrap_or(rule.cause.texts().message), &values) + &others(worker.as_ref(), &same);
     let mut message = with_clue(message, clue);
-    if candidate.weak {
+    if candidate.weak && !(confidence > Confidence::Low && is_last_exception(&lines[finding.at], material)) {
         message.push_str(WEAK);
     }
     let mut evidence = vec![quote(&lines[finding.at])];
@@ -123,6 +123,12 @@ fn found(
     evidence.extend(clue.map(quote));
     evidence.extend(same.iter().map(|other| quote(&lines[other.at])));
     diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rule.advice)
+}
+
+/// Whether a line names the exception of the last traceback, with which the program ended if the launcher reports so.
+fn is_last_exception(line: &Line<'_>, material: &Material<'_>) -> bool {
+    last_traceback(material.lines)
+        .is_some_and(|traceback| material.lines[traceback.exception].text == line.text)
 }
 
 /// An exception in one rank for which the others wait: which, where, and the traceback's last lines.

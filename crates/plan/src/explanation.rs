@@ -214,8 +214,8 @@ fn unmapped_image(situation: &Situation<'_>, cause: Option<&str>) -> Option<Stri
     if cause.and_then(Cause::of_word) == Some(Cause::ImagePull) {
         let is_local = |told: &Told| told.message.contains(NODE_PULLS_NONE);
         return situation.events.iter().any(is_local).then(|| {
-            "The local cluster pulls no images: correct the tag, or map the image to a local environment when the \
-             cluster is started. In another cluster:"
+            "The local cluster pulls no images: correct the tag, or map the image to a local environment. \
+             In another cluster:"
                 .to_owned()
         });
     }

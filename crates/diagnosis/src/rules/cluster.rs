@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Preempted,
         STATUS + 3,
         "reempt",
-        r"^pod (?P<host>\S+): (?:condition DisruptionTarget PreemptionByScheduler|Failed: Preempting|Failed: Preempted|event Preempted): ?(?P<reason>.*)",
+        r"^pod (?P<host>\S+): (?:condition DisruptionTarget PreemptionByScheduler|Failed: Preempting|Failed: Preempted|event Preempted): ?(?:Preempted by (?:a )?pod [0-9a-f-]{36}\b.*|(?P<reason>.*))",
         "pod train-worker-1: condition DisruptionTarget PreemptionByScheduler: default-scheduler: preempting to accommodate a higher priority pod",
     )
     .by(Speaker::Cluster),
@@ -256,6 +256,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Cluster)
     .says("{reason|}"),
+    rule(
+        "request-too-large",
+        Cause::Unschedulable,
+        ROOT + 2,
+        "Preemption is not helpful",
+        r"^pod (?P<host>\S+): .*?0/\d+ nodes are available: (?P<reason>\d+ Insufficient [a-z0-9./-]+?(?:, \d+ Insufficient [a-z0-9./-]+?)*)\. .*preemption: 0/\d+ nodes are available: \d+ Preemption is not helpful for scheduling\.$",
+        "pod train-worker-0: condition PodScheduled Unschedulable: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+    )
+    .by(Speaker::Cluster)
+    .says("No node is large enough for {host|a pod}, even when nothing else runs: {reason|}")
+    .advice("Request less per Worker and use more Workers, or add larger nodes."),
     rule(
         "unschedulable",
         Cause::Unschedulable,

@@ -558,6 +558,16 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Program)
     .says("The program needs the Python module {name|}, which is not there"),
     rule(
+        "python-no-main-module",
+        Cause::LibraryMissing,
+        ROOT - 6,
+        ": No module named ",
+        r"^\S*python[\w.]*: No module named (?P<name>[\w.]+)$",
+        "/opt/venv/bin/python3: No module named mpi4py",
+    )
+    .by(Speaker::Rank)
+    .says("Python cannot run the module {name|}, which is not there"),
+    rule(
         "loader-version",
         Cause::VersionMismatch,
         ROOT + 2,
