@@ -15,7 +15,6 @@ pub use controller_runtime::supervision;
 pub use objects::access;
 pub use {apiserver, controllers, node};
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
@@ -39,6 +38,7 @@ use apiserver::auth::{self, Identities, UserInfo};
 use apiserver::guests::{self, raise_descriptor_limit};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
 use node::{Mode, ModeChoice, NodeHandle, NodeOptions, Preset};
+use semantics::local_images::LocalImages;
 use store::{Store, Volatile};
 use supervision::{Health, supervise};
 
@@ -64,7 +64,7 @@ pub struct Options {
     /// The address of the API; port 0 selects a free port.
     pub listen: SocketAddr,
     /// Image names and the local environments that they are mapped to.
-    pub images: BTreeMap<String, PathBuf>,
+    pub images: LocalImages,
     /// Variables of containers, as if their image set them: what the programs need that run here.
     pub presets: Vec<Preset>,
     /// The number of nodes that the machine is presented as.
@@ -99,7 +99,7 @@ impl Options {
             state: state.into(),
             secret: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            images: BTreeMap::new(),
+            images: LocalImages::new(),
             presets: Vec::new(),
             nodes: 1,
             gpus: 0,
@@ -271,6 +271,13 @@ impl Cluster {
     /// Returns how pods are isolated, and why not better; `None` without a node.
     pub fn mode(&self) -> Option<Mode> {
         self.node.as_ref().map(NodeHandle::mode)
+    }
+
+    /// Replaces the images that are mapped to local environments. Containers that run keep what they were started with.
+    pub fn map_images(&self, images: LocalImages) {
+        if let Some(node) = &self.node {
+            node.map_images(images);
+        }
     }
 
     /// Listens for connections of pods in their own network; returns the address at which they find it there. `None` if

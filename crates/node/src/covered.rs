@@ -4,8 +4,10 @@
 //! Only decides, once, when the node starts. The sandbox then hides those paths that exist when a container starts. In
 //! plain mode nothing is hidden, because a pod is an ordinary process of the owner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+
+use semantics::local_images::LocalImages;
 
 use super::sandbox::protocol::Covered;
 
@@ -75,7 +77,7 @@ impl Machine {
 }
 
 /// Returns what to hide, given the cluster's own folders and the local environments that must stay visible.
-pub fn covered(machine: &Machine, secret: Vec<PathBuf>, images: &BTreeMap<String, PathBuf>) -> Covered {
+pub fn covered(machine: &Machine, secret: Vec<PathBuf>, images: &LocalImages) -> Covered {
     let accounts: Vec<(u32, PathBuf)> = machine.accounts.lines().filter_map(account).collect();
     let is_owner = |uid: &u32| machine.owners.contains(uid);
     let own: BTreeSet<PathBuf> = accounts
@@ -150,7 +152,7 @@ mod tests {
         let found = covered(
             &machine(&[1000], "/home/ann", &["/usr/bin"]),
             paths(&["/home/ann/.odh"]),
-            &BTreeMap::new(),
+            &LocalImages::new(),
         );
         assert_eq!(found.secret, paths(&["/home/ann/.odh"]));
         assert_eq!(homes(&found), paths(&["/data/bob", "/home/eve", "/root"]).iter().collect::<Vec<_>>());
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn folders_that_the_owner_uses_stay_visible() {
-        let images = BTreeMap::from([("i".to_owned(), PathBuf::from("/home/eve/environments/i"))]);
+        let images = LocalImages::from([("i".to_owned(), PathBuf::from("/home/eve/environments/i"))]);
         let root = machine(&[0, 1000], "/root", &["/data/bob/bin"]);
         let found = covered(&root, Vec::new(), &images);
         assert_eq!(homes(&found), Vec::<&PathBuf>::new());

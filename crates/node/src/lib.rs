@@ -27,7 +27,7 @@ mod watching;
 
 pub mod sandbox;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use semantics::local_images::{self, LocalImages};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -85,7 +86,7 @@ pub struct NodeOptions {
     /// Folders of the cluster that are hidden from pods.
     pub secret: Vec<PathBuf>,
     /// Maps image names to local environments.
-    pub images: BTreeMap<String, PathBuf>,
+    pub images: LocalImages,
     /// The number of nodes that the machine poses as. Each has an equal share of it.
     pub nodes: u32,
     /// Variables of containers, as if their image set them.
@@ -155,6 +156,11 @@ impl NodeHandle {
         Some((SocketAddr::from((OWN_ADDRESS, port)), listener))
     }
 
+    /// Replaces the images that are mapped. Containers that run keep what they were started with.
+    pub fn map_images(&self, images: LocalImages) {
+        *lock(&self.node.images) = Arc::new(absolute(images));
+    }
+
     /// Returns the kubelet API: logs, exec, attach, port forwarding and usage.
     pub fn kubelet(&self) -> Arc<dyn Kubelet> {
         Arc::clone(&self.node) as Arc<dyn Kubelet>
@@ -193,7 +199,7 @@ pub struct LocalNode {
     devices: Mutex<gpus::Devices>,
     /// Notified when a node has power again and its heartbeat is due.
     pulse: tokio::sync::Notify,
-    images: BTreeMap<String, PathBuf>,
+    images: Mutex<Arc<LocalImages>>,
     presets: Vec<Preset>,
     /// Folders hidden from pods, with symbolic links resolved.
     secret: Vec<PathBuf>,
@@ -227,6 +233,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn absolute(images: LocalImages) -> LocalImages {
+    let absolute = |folder: PathBuf| std::path::absolute(&folder).unwrap_or(folder);
+    images.into_iter().map(|(name, folder)| (name, absolute(folder))).collect()
+}
+
 /// Starts the node: its sandbox, its registration and its watch. Returns when the node is registered.
 ///
 /// # Errors
@@ -242,11 +253,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         format!("odh-{}", &format!("{:x}", Sha256::digest(runtime.as_os_str().as_encoded_bytes()))[..12]);
     let secret: Vec<PathBuf> =
         options.secret.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
-    let images: BTreeMap<String, PathBuf> = options
-        .images
-        .into_iter()
-        .map(|(name, folder)| (name, std::path::absolute(&folder).unwrap_or(folder)))
-        .collect();
+    let images = absolute(options.images);
     let claims = std::path::absolute(&options.claims).unwrap_or_else(|_| options.claims.clone());
     let covered = covered::covered(&covered::Machine::look(), secret.clone(), &images);
     let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup, covered };
@@ -268,7 +275,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         dark: Mutex::default(),
         devices: Mutex::default(),
         pulse: tokio::sync::Notify::new(),
-        images,
+        images: Mutex::new(Arc::new(images)),
         presets: options.presets,
         secret,
         claims,
@@ -388,27 +395,23 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
     }
 }
 
-/// Returns an image's name without tag and digest.
-pub fn repository_of(image: &str) -> &str {
-    let name = image.split('@').next().unwrap_or(image);
-    let last = name.rfind('/').map_or(0, |slash| slash + 1);
-    name[last..].find(':').map_or(name, |colon| &name[..last + colon])
-}
-
 impl LocalNode {
+    /// Returns the images that are mapped now.
+    fn images(&self) -> Arc<LocalImages> {
+        Arc::clone(&lock(&self.images))
+    }
+
     /// Returns the local environment mapped to an image name.
-    fn environment_of(&self, image: &str) -> Option<&PathBuf> {
-        // A name without a tag means the tag `latest`.
-        let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
-        let tagged = || self.images.get(&format!("{image}:latest"));
-        self.images.get(image).or_else(untagged).or_else(tagged)
+    fn environment_of(&self, image: &str) -> Option<PathBuf> {
+        local_images::environment_of(&self.images(), image).map(Path::to_owned)
     }
 
     /// Returns the folders in which containers find programs besides the machine's usual ones: the local environments
     /// of all images, since one may use what another provides, and the node's own `PATH`. Contains only existing
     /// folders, parents before children.
     fn program_folders(&self) -> BTreeSet<PathBuf> {
-        let environments = self.images.values().cloned();
+        let images = self.images();
+        let environments = images.values().cloned();
         environments
             .chain(own_path().into_iter().map(PathBuf::from))
             .filter(|folder| folder.is_dir())
@@ -418,16 +421,8 @@ impl LocalNode {
     /// Returns why the image cannot be pulled: its repository is mapped, but under other tags only. The tag is then a
     /// typo, or an image that was not provided. Returns `None` for repositories that are not mapped at all.
     fn pull_fault(&self, image: &str) -> Option<String> {
-        if self.environment_of(image).is_some() {
-            return None;
-        }
-        let repository = repository_of(image);
-        let known: Vec<&str> = self
-            .images
-            .keys()
-            .map(String::as_str)
-            .filter(|known| repository_of(known) == repository)
-            .collect();
+        let images = self.images();
+        let known = local_images::other_tags(&images, image);
         (!known.is_empty()).then(|| {
             format!(
                 "manifest unknown: this node pulls no images, and the only known tags are {}",
@@ -438,7 +433,7 @@ impl LocalNode {
 
     /// Returns the command of a container of this image that names none.
     fn entry(&self, image: &str) -> Vec<String> {
-        self.environment_of(image).map(|directory| entry_of(directory)).unwrap_or_default()
+        self.environment_of(image).map(|directory| entry_of(&directory)).unwrap_or_default()
     }
 
     /// Returns a container's `imageID`. It has no digest, because nothing was pulled.
@@ -500,11 +495,11 @@ impl LocalNode {
             path = DEFAULT_PATH.split(':').map(str::to_owned).collect();
         }
         let directory = self.environment_of(container.image.as_deref().unwrap_or_default());
-        if let Some(directory) = directory {
+        if let Some(directory) = &directory {
             path.insert(0, directory.join("bin").display().to_string());
         }
         variables.set("PATH", path.join(":"));
-        for (name, value) in directory.map(|directory| brought_by(directory)).unwrap_or_default() {
+        for (name, value) in directory.map(|directory| brought_by(&directory)).unwrap_or_default() {
             variables.set(&name, value);
         }
         variables.set("HOSTNAME", pod::hostname(pod));
@@ -648,24 +643,5 @@ impl Kubelet for LocalNode {
                 sandbox.cancelled().await;
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::repository_of;
-
-    #[test]
-    fn a_repository_is_an_image_without_its_tag() {
-        for (image, repository) in [
-            ("train", "train"),
-            ("train:1", "train"),
-            ("host:5000/team/train", "host:5000/team/train"),
-            ("host:5000/team/train:1", "host:5000/team/train"),
-            ("quay.io/train@sha256:abc", "quay.io/train"),
-            ("quay.io/train:1@sha256:abc", "quay.io/train"),
-        ] {
-            assert_eq!(repository_of(image), repository, "{image}");
-        }
     }
 }

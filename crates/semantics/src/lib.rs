@@ -6,6 +6,7 @@
 
 mod gpus;
 pub mod kept;
+pub mod local_images;
 pub mod local_nodes;
 mod matching;
 mod pods;
