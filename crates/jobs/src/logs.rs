@@ -326,7 +326,7 @@ pub async fn logs_with(
             readers.spawn(merge::merge(arrivals, sender, patience));
             return Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers });
         }
-        let ready = match ready(&targets, &pods, &source.job_ref())? {
+        let ready = match ready(&targets, &pods, &source.job_ref(), view::row(&object).has_ended())? {
             (ready, notes) if notes.is_empty() => ready,
             (ready, notes) => {
                 let (to, from) = read::lane();
@@ -386,14 +386,22 @@ async fn record(
 ///
 /// # Errors
 /// If the only target has nothing to read.
-fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &JobRef) -> Result<(Vec<&'p Pod>, Batch), Error> {
+fn ready<'p>(
+    targets: &[Target],
+    pods: &'p [Pod],
+    job: &JobRef,
+    ended: bool,
+) -> Result<(Vec<&'p Pod>, Batch), Error> {
     let mut ready = Vec::new();
     let mut notes = Vec::new();
     for target in targets {
         match newest(*target, pods) {
             Some(pod) if describe::started(pod) || semantics::has_ended(pod) => ready.push(pod),
             missing => {
-                let error = nothing_yet(target.name(&job.name), missing, job);
+                let error = match missing {
+                    None if ended => gone(*target, job),
+                    missing => nothing_yet(target.name(&job.name), missing, job),
+                };
                 if targets.len() == 1 {
                     return Err(error);
                 }
@@ -415,6 +423,17 @@ fn newest(target: Target, pods: &[Pod]) -> Option<&Pod> {
 fn is_in(states: &[String], pod: &Pod) -> bool {
     let (phase, status) = (semantics::phase(pod), describe::pod_view(pod).state);
     states.iter().any(|state| state.eq_ignore_ascii_case(phase) || state.eq_ignore_ascii_case(&status))
+}
+
+/// A pod that was deleted when its job ended.
+fn gone(target: Target, job: &JobRef) -> Error {
+    let what = format!("pod {} was deleted when its job ended", target.name(&job.name));
+    let advice = match target {
+        Target::Launcher => Advice::from("see what is known of it").with(Action::Describe(job.clone())),
+        Target::Worker(_) => Advice::from("what the ranks printed is in the Launcher's output")
+            .with(Action::Logs { job: job.clone(), workers: None, follow: false, previous: false }),
+    };
+    Error::NoPod { what, advice }
 }
 
 fn nothing_yet(name: String, pod: Option<&Pod>, job: &JobRef) -> Error {

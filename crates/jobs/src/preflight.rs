@@ -216,7 +216,7 @@ async fn lacks(client: &Client, verb: &str, kind: Kind, namespace: &str) -> Erro
             "User '{user}' lacks '{verb}' permission for {} in namespace '{namespace}'",
             kind.names()
         ),
-        advice: Some(whom_to_ask(verb, kind.names()).into()),
+        advice: Some(whom_to_ask(verb, kind.names(), namespace).into()),
         faults: Vec::new(),
     }
 }

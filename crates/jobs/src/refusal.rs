@@ -186,20 +186,28 @@ fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
         class: Class::NotAllowed,
         reason: "Forbidden".to_owned(),
         message: format!("User '{user}' lacks '{}' permission for {} {place}", attempt.verb, attempt.what),
-        advice: Some(whom_to_ask(attempt.verb, attempt.what).into()),
+        advice: Some(whom_to_ask(attempt.verb, attempt.what, attempt.namespace).into()),
         faults: Vec::new(),
     }
 }
 
 /// Names the administrator to ask and the role to ask for: that of MPIJobs, or the smallest built-in role that
-/// suffices.
-pub(crate) fn whom_to_ask(verb: &str, what: &str) -> String {
+/// suffices. An empty namespace means all of them.
+pub(crate) fn whom_to_ask(verb: &str, what: &str, namespace: &str) -> String {
     let role = match (what, verb) {
+        ("MPIJobs", "list" | "watch") => "kubeflow-mpijobs-view",
+        // Those who may not see a job may want to change it.
+        ("MPIJobs", "get") => "kubeflow-mpijobs-view, or kubeflow-mpijobs-edit to change jobs",
         ("MPIJobs", _) => "kubeflow-mpijobs-edit",
         (_, "get" | "list" | "watch") => "view",
         _ => "edit",
     };
-    format!("ask an administrator of the namespace for the role {role}")
+    match namespace {
+        "" => format!(
+            "name a namespace, or ask an administrator of the cluster for the role {role} in all of them"
+        ),
+        _ => format!("ask an administrator of the namespace for the role {role}"),
+    }
 }
 
 fn quoted_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
@@ -234,6 +242,19 @@ fn invalid(status: &Status) -> Error {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_smallest_role_that_suffices_is_named() {
+        let told = |verb, what, namespace| whom_to_ask(verb, what, namespace);
+        assert!(
+            told("list", "MPIJobs", "team").ends_with("the namespace for the role kubeflow-mpijobs-view")
+        );
+        assert!(told("get", "MPIJobs", "team").contains("-view, or kubeflow-mpijobs-edit"));
+        assert!(told("create", "MPIJobs", "team").ends_with("role kubeflow-mpijobs-edit"));
+        assert!(told("get", "pods", "team").ends_with("role view"));
+        assert!(told("delete", "pods", "team").ends_with("role edit"));
+        assert!(told("list", "MPIJobs", "").contains("administrator of the cluster"));
+    }
 
     fn explained(status: serde_json::Value) -> (u8, String) {
         let status: Status = serde_json::from_value(status).unwrap();
