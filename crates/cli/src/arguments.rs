@@ -18,8 +18,8 @@ pub use crate::output::Output;
 use crate::settings;
 #[cfg(feature = "local")]
 pub use local::{
-    ClusterOptions, Dashboard, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb,
-    Role, Run, Status, Switch, Up, User,
+    ClusterOptions, Dashboard, Doctor, Down, ImageVerb, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList,
+    NodeVerb, Role, Run, Status, Switch, Up, User,
 };
 pub use target::{Several, Target, read_words};
 pub use training::{

@@ -27,12 +27,51 @@ pub enum LocalVerb {
     User(User),
     /// Check what this machine supports and what to install
     Doctor(Doctor),
+    /// List, map or unmap images, also while the cluster runs
+    Image {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: ImageVerb,
+    },
     /// List the nodes, power them off and on, or drain them
     Node {
         /// What to do with them.
         #[command(subcommand)]
         verb: NodeVerb,
     },
+}
+
+/// What to do with the images that stand for directories of this machine.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  odh local image add my-env=$HOME/venv              image my-env: ~/venv/bin first on PATH
+  odh local image list
+  odh local image rm my-env
+
+Running pods keep what they were started with. The next start of the cluster maps the same images.")]
+pub enum ImageVerb {
+    /// List the mapped images
+    List(ImageList),
+    /// Map image names to directories whose bin/ comes first on PATH; replaces what a name was mapped to
+    Add {
+        /// Image name and directory
+        #[arg(value_name = "NAME=DIR", value_parser = read_image, required = true)]
+        images: Vec<(String, PathBuf)>,
+    },
+    /// Map images no longer
+    Rm {
+        /// Image names
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+}
+
+/// Show the mapped images.
+#[derive(Debug, Args)]
+pub struct ImageList {
+    /// Output format: table, json, yaml
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
 }
 
 /// What to do with the nodes that the machine poses as.
@@ -86,10 +125,12 @@ impl LocalVerb {
             LocalVerb::Run(run) => run.output,
             LocalVerb::User(user) => user.output,
             LocalVerb::Node { verb: NodeVerb::List(list) } => list.output,
+            LocalVerb::Image { verb: ImageVerb::List(list) } => list.output,
             LocalVerb::Up(_)
             | LocalVerb::Down(_)
             | LocalVerb::Kubeconfig(_)
             | LocalVerb::Dashboard(_)
+            | LocalVerb::Image { .. }
             | LocalVerb::Node { .. } => Output::Table,
         }
     }
@@ -125,9 +166,9 @@ pub enum Switch {
   odh local up --image my-env=$HOME/venv             image my-env: ~/venv/bin first on PATH
   odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each
 
-State is kept in $ODH_HOME (~/.local/share/odh if not set). Without --image, --nodes, --gpus and --mode,
-a cluster is started as it was the last time; with one of the last three, its images are kept. --reset
-forgets them.")]
+State is kept in $ODH_HOME (~/.local/share/odh if not set). Without --image, --nodes, --gpus and
+--mode, a cluster is started as it was the last time; with one of the last three, its images are
+kept. --reset forgets them.")]
 pub struct Up {
     /// What the cluster is to be like.
     #[command(flatten)]

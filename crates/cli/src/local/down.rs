@@ -115,7 +115,8 @@ fn stop(console: &Console, home: &Home, state: &State, timeout: Duration) -> Res
         .with_hint(format!("see its log: {}", home.log().display())))
 }
 
-fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
+/// Sends a signal to the cluster's process, if it still runs.
+pub fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
     // The PID may have been reused by another process.
     if !state.is_alive() {
         return Ok(());
@@ -126,9 +127,9 @@ fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
         Err(error) => Err(Failure::new(
             Class::NotAllowed,
             "NotYours",
-            format!("cannot stop process {}: {error}", state.pid),
+            format!("cannot signal process {}: {error}", state.pid),
         )
-        .with_hint("it was started by another user; stop it as that user")),
+        .with_hint("it was started by another user; do this as that user")),
     }
 }
 

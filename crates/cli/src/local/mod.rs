@@ -17,6 +17,8 @@ mod doctor;
 #[cfg(feature = "local")]
 mod down;
 #[cfg(feature = "local")]
+mod image;
+#[cfg(feature = "local")]
 mod launch_agent;
 #[cfg(feature = "local")]
 mod log;
@@ -64,6 +66,7 @@ pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, F
         LocalVerb::Run(run) => crate::runtime()?.block_on(run::run(console, global, run)),
         LocalVerb::User(user) => crate::runtime()?.block_on(user::run(console, global, user)),
         LocalVerb::Doctor(doctor) => doctor::run(console, doctor),
+        LocalVerb::Image { verb } => image::run(console, verb),
         LocalVerb::Node { verb } => crate::runtime()?.block_on(node::run(console, verb)),
     }
 }

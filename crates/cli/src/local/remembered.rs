@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use semantics::local_images::LocalImages;
 use serde::{Deserialize, Serialize};
 
 use super::home::Home;
-use super::state::write_private;
+use super::state::{State, write_private};
 use crate::arguments::{ClusterOptions, Mode};
 use crate::failure::Failure;
 
@@ -47,8 +48,7 @@ impl Remembered {
 /// only the images are added, because jobs would otherwise run in other environments. A directory that no longer exists
 /// is left out.
 pub fn complete(home: &Home, options: &ClusterOptions) -> (ClusterOptions, Option<String>) {
-    let last = std::fs::read(home.options()).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    let Some(mut last): Option<Remembered> = last else { return (options.clone(), None) };
+    let Some(mut last) = read(home) else { return (options.clone(), None) };
     last.images.retain(|(_, directory)| directory.is_dir());
     let given = Remembered::of(options);
     if given != Remembered::plain() {
@@ -72,8 +72,34 @@ pub fn complete(home: &Home, options: &ClusterOptions) -> (ClusterOptions, Optio
 /// # Errors
 /// If the file cannot be written.
 pub fn remember(home: &Home, options: &ClusterOptions) -> Result<(), Failure> {
-    let text = serde_json::to_vec_pretty(&Remembered::of(options)).unwrap_or_default();
-    write_private(&home.options(), &text)
+    write(home, &Remembered::of(options))
+}
+
+/// Returns the images that are remembered.
+pub fn images(home: &Home) -> LocalImages {
+    read(home).map(|last| last.images.into_iter().collect()).unwrap_or_default()
+}
+
+/// Remembers these images instead of those of the last start. `state` is that of the running cluster, whose nodes are not
+/// always remembered: `odh local run` may have started it.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn remember_images(home: &Home, state: Option<&State>, images: &LocalImages) -> Result<(), Failure> {
+    let mut options = read(home).unwrap_or_else(Remembered::plain);
+    if let Some(state) = state {
+        (options.nodes, options.gpus) = (state.nodes, state.gpus);
+    }
+    options.images = images.iter().map(|(name, directory)| (name.clone(), directory.clone())).collect();
+    write(home, &options)
+}
+
+fn read(home: &Home) -> Option<Remembered> {
+    serde_json::from_slice(&std::fs::read(home.options()).ok()?).ok()
+}
+
+fn write(home: &Home, options: &Remembered) -> Result<(), Failure> {
+    write_private(&home.options(), &serde_json::to_vec_pretty(options).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -60,7 +60,10 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
 fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> {
     let given = up::checked(&run.cluster)?;
     if let Some(state) = State::alive(home) {
-        return if up::is_as_asked(&given, &state) { Ok(state) } else { Err(up_with_other_options()) };
+        if !up::is_as_asked(&given, &state) {
+            return Err(up_with_other_options());
+        }
+        return up::adopt_images(console, home, state, &given);
     }
     let (options, _) = remembered::complete(home, &given);
     match up::start(home, &options)? {
@@ -79,7 +82,7 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
     }
 }
 
-/// The cluster keeps the options that it was started with, and the job would run with other programs or on other nodes.
+/// The cluster keeps the options that it was started with, and the job would run on other nodes.
 fn up_with_other_options() -> Failure {
     Failure::new(Class::Conflict, "AlreadyUp", "the local cluster is up with other options than those given")
         .with_hint("omit them, or stop it first: odh local down")

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +18,10 @@ use jiff::Timestamp;
 use jobs::Class;
 use kube::Client;
 use operator::progress::Progress;
+use semantics::local_images::LocalImages;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +29,7 @@ use super::audit::Audit;
 use super::home::{Home, unusable};
 use super::launch_agent::LaunchAgent;
 use super::log;
+use super::remembered;
 use super::service;
 use super::state::{Failures, State, process_started_ticks, write_private};
 use super::variables;
@@ -96,13 +98,13 @@ fn serve(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) ->
         return Err(Failure::new(Class::Conflict, "AlreadyUp", "the local cluster is already up")
             .with_hint("see: odh local status"));
     };
-    let launch = launch_environment(home)?;
+    put_launch_agent(home)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Class::Error, "Runtime", format!("cannot start: {error}")))?;
-    let served = runtime.block_on(live(console, home, up, launch, detached));
+    let served = runtime.block_on(live(console, home, up, detached));
     // A thread that hangs must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     let _ = std::fs::remove_file(home.state());
@@ -110,15 +112,8 @@ fn serve(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) ->
     served
 }
 
-async fn live(
-    console: &Console,
-    home: &Home,
-    up: &ClusterOptions,
-    launch: PathBuf,
-    detached: bool,
-) -> Result<(), Failure> {
-    let mut images: BTreeMap<String, PathBuf> = up.images.iter().cloned().collect();
-    images.insert(api::LAUNCH_IMAGE.to_owned(), launch);
+async fn live(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) -> Result<(), Failure> {
+    let images = with_agent(home, up.images.iter().cloned().collect());
     let cluster = start(home, up, &images).await?;
     let shutdown = CancellationToken::new();
     let mut state = describe(&cluster, up, images);
@@ -159,6 +154,9 @@ async fn until_told(
     (shutdown, services): (&CancellationToken, &TaskTracker),
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
+    // Before the state says that the process is there: without a handler the signal would end it.
+    let mut images = signal(SignalKind::user_defined1())
+        .map_err(|error| Failure::new(Class::Error, "Signals", format!("cannot receive signals: {error}")))?;
     let audit = Arc::new(Audit::default());
     let with_operator = !state.no_operator;
     let administrator = cluster.client();
@@ -187,6 +185,10 @@ async fn until_told(
         // The cluster keeps the sender for its lifetime.
         tokio::select! {
             () = &mut end => return Ok(()),
+            Some(()) = images.recv() => {
+                state.images = with_agent(home, remembered::images(home));
+                cluster.map_images(state.images.clone());
+            }
             Ok(()) = health.changed() => {}
         }
         state.failures = failures(&health.borrow_and_update());
@@ -194,6 +196,12 @@ async fn until_told(
             tracing::warn!(error = failure.message, "cannot write the cluster's state");
         }
     }
+}
+
+/// Adds the launch agent's image, which is always there.
+fn with_agent(home: &Home, mut images: LocalImages) -> LocalImages {
+    images.insert(api::LAUNCH_IMAGE.to_owned(), home.launch());
+    images
 }
 
 fn failures(report: &cluster::supervision::Report) -> BTreeMap<String, Failures> {
@@ -270,11 +278,7 @@ async fn serve_progress(
 }
 
 /// Starts the cluster at the requested port, the last one used, or any free one.
-async fn start(
-    home: &Home,
-    up: &ClusterOptions,
-    images: &BTreeMap<String, PathBuf>,
-) -> Result<Cluster, Failure> {
+async fn start(home: &Home, up: &ClusterOptions, images: &LocalImages) -> Result<Cluster, Failure> {
     let last = std::fs::read_to_string(home.port()).ok().and_then(|text| text.trim().parse().ok());
     let port = if up.port == 0 { last.unwrap_or(0) } else { up.port };
     match Cluster::start(options(home, up, images, port)?).await {
@@ -289,7 +293,7 @@ async fn start(
 fn options(
     home: &Home,
     up: &ClusterOptions,
-    images: &BTreeMap<String, PathBuf>,
+    images: &LocalImages,
     port: u16,
 ) -> Result<cluster::Options, Failure> {
     let program = std::env::current_exe().map_err(|error| {
@@ -353,15 +357,14 @@ fn unusable_store(error: &OpenError) -> Failure {
     Failure::new(Class::Error, "StoreUnusable", error.to_string()).with_hint(hint)
 }
 
-/// Creates a directory whose `bin` holds the launch agent; it takes the place of the agent's image.
-fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
+/// Puts the launch agent into the `bin` of the directory that takes the place of its image.
+fn put_launch_agent(home: &Home) -> Result<(), Failure> {
     let agent = LaunchAgent::find()?;
     let directory = home.launch();
     let bin = directory.join("bin");
     std::fs::create_dir_all(&bin)
         .and_then(|()| agent.put(&bin.join(api::LAUNCH_PROGRAM)))
-        .map_err(|error| unusable(&directory, &error))?;
-    Ok(directory)
+        .map_err(|error| unusable(&directory, &error))
 }
 
 /// Installs the definitions of MPIJob, TrainJob and its runtimes if they are `wanted` here, and waits until they are served.
@@ -388,7 +391,7 @@ async fn operate(
     operator::operate(client, settings, vitals, shutdown.cancelled_owned()).await
 }
 
-fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, PathBuf>) -> State {
+fn describe(cluster: &Cluster, up: &ClusterOptions, images: LocalImages) -> State {
     let mode = cluster.mode();
     let kind = mode.as_ref().map_or("none", |mode| mode.kind.as_str());
     let pid = std::process::id();

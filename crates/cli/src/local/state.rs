@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use semantics::local_images::{self, LocalImages};
 use serde::{Deserialize, Serialize};
 
 use super::home::{Home, unusable};
@@ -56,7 +57,7 @@ pub struct State {
     /// Why memory and CPU limits are not enforced, if they are not.
     pub limits_not_enforced: Option<String>,
     /// Image names and their environments.
-    pub images: BTreeMap<String, PathBuf>,
+    pub images: LocalImages,
     /// The number of nodes.
     pub nodes: u32,
     /// The number of GPUs that each node reports.
@@ -84,18 +85,14 @@ impl State {
         State::read(home).filter(State::is_alive)
     }
 
-    /// The local environment that stands for an image; a name without a tag means the tag `latest`.
-    pub fn environment_of(&self, image: &str) -> Option<&PathBuf> {
-        let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
-        let tagged = || self.images.get(&format!("{image}:latest"));
-        self.images.get(image).or_else(untagged).or_else(tagged)
+    /// The local environment that stands for an image.
+    pub fn environment_of(&self, image: &str) -> Option<&Path> {
+        local_images::environment_of(&self.images, image)
     }
 
     /// Whether pods of an image cannot start: it is not mapped, but other tags of it are.
     pub fn pulls_nothing_for(&self, image: &str) -> bool {
-        let repository = cluster::node::repository_of(image);
-        let is_known = |known: &String| cluster::node::repository_of(known) == repository;
-        self.environment_of(image).is_none() && self.images.keys().any(is_known)
+        !local_images::other_tags(&self.images, image).is_empty()
     }
 
     /// Whether the process of the state still runs.

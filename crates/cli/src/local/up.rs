@@ -14,7 +14,7 @@ use jobs::Class;
 use super::home::{Home, unusable};
 use super::server::{self, Message};
 use super::state::State;
-use super::{dashboard, log, remembered};
+use super::{dashboard, image, log, remembered};
 use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
@@ -59,6 +59,7 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
             );
             console.data(&text)?;
             console.data(&dashboard_text(&state))?;
+            let state = adopt_images(console, &home, state, &given)?;
             differs(console, &given, &state);
         }
     }
@@ -118,13 +119,7 @@ pub fn checked(up: &ClusterOptions) -> Result<ClusterOptions, Failure> {
         *file = std::path::absolute(&*file).map_err(|error| unusable(file, &error))?;
     }
     for (name, directory) in &mut up.images {
-        let found = std::fs::canonicalize(&*directory).ok().filter(|directory| directory.is_dir());
-        *directory = found.ok_or_else(|| {
-            Failure::usage(
-                format!("--image {name}: directory not found: {}", directory.display()),
-                "give a directory whose bin/ contains the programs, e.g. a Python virtual environment",
-            )
-        })?;
+        *directory = image::directory_of(name, directory)?;
     }
     Ok(up)
 }
@@ -265,6 +260,20 @@ fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
     })
 }
 
+/// Maps the images that were given on a running cluster as well, and says so; returns its state after that.
+pub fn adopt_images(
+    console: &Console,
+    home: &Home,
+    state: State,
+    given: &ClusterOptions,
+) -> Result<State, Failure> {
+    let (state, new) = image::adopt(home, state, &given.images)?;
+    for name in new {
+        console.note(&format!("image/{name} is mapped from now on; running pods keep what they have"));
+    }
+    Ok(state)
+}
+
 /// Warns about options that a running cluster does not adopt.
 fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     if !is_as_asked(up, state) {
@@ -274,9 +283,8 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     }
 }
 
-/// Whether a running cluster has all options that were given.
+/// Whether a running cluster has all options that were given; images aside, which it adopts.
 pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
-    let images_there = up.images.iter().all(|(name, directory)| state.images.get(name) == Some(directory));
     let mode = match up.mode {
         Mode::Auto => true,
         Mode::Rootless => state.mode == "rootless",
@@ -287,5 +295,5 @@ pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
     let gpus = up.gpus == 0 || up.gpus == state.gpus;
     let operator = up.no_operator == state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
-    images_there && mode && nodes && gpus && operator && port
+    mode && nodes && gpus && operator && port
 }

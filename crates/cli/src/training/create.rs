@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 
 use super::drafts::{check_namespaces, draft_from_files};
-use super::{Follow, ending, follow_to_end};
+use super::{Follow, ending, follow_to_end, sync};
 use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output, read_words};
 use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
@@ -125,7 +125,7 @@ async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]
 /// The current directory, if the command names a file in it and pods of the local cluster can see it.
 fn own_program(console: &Console, create: &Create) -> Option<String> {
     let flags = &create.flags;
-    if flags.workdir.is_some() {
+    if flags.workdir.is_some() || !flags.sync.is_empty() {
         return None;
     }
     let command = flags.command.as_deref().and_then(shlex::split).unwrap_or_else(|| flags.args.clone());
@@ -183,7 +183,7 @@ fn from_flags_in(create: &Create, workdir: Option<String>) -> Result<Draft, Fail
     if !missing.is_empty() {
         return Err(Failure::usage(format!("a job needs {}", missing.join(" and ")), example));
     }
-    let request = request(flags, name.unwrap_or_default())?;
+    let request = sync::ship(&flags.sync, request(flags, name.unwrap_or_default())?)?;
     match &flags.runtime {
         Some(runtime) => {
             // A directory that nobody asked for is no reason to refuse a command that starts the ranks itself.
@@ -393,8 +393,8 @@ pub fn warn_of_programs(console: &Console, state: &State, drafts: &[Draft]) {
             false => "so this machine's own programs are used",
         };
         console.warn(&format!(
-            "the image {image} is not mapped to a local environment, {effect}; to map it: odh local down, then odh \
-             local up --image {image}=DIR"
+            "the image {image} is not mapped to a local environment, {effect}; to map it: odh local image add \
+             {image}=DIR"
         ));
     }
 }

@@ -22,6 +22,7 @@ mod rerun;
 mod rows;
 mod several;
 mod suspension;
+mod sync;
 mod templates;
 mod top;
 mod wait;

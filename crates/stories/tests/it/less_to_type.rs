@@ -33,6 +33,52 @@ fn names_need_no_kind_and_verbs_take_several() {
 }
 
 #[test]
+fn images_are_mapped_while_the_cluster_runs() {
+    let home = Home::with_cluster("less_to_type::images");
+    let environment = |name: &str| {
+        let bin = home.path().join(name).join("bin");
+        std::fs::create_dir_all(&bin).expect("the environment can be made");
+        let program = bin.join("say-which");
+        std::fs::write(&program, format!("#!/bin/sh\necho this is {name}\n")).expect("it can be written");
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("it can be made executable");
+        home.path().join(name).display().to_string()
+    };
+    let (first, second) = (environment("first"), environment("second"));
+    let prints = |job: &str, image: &str, text: &str| {
+        let words =
+            ["training", "create", job, "--workers", "1", "--image", image, "--wait", "--", "say-which"];
+        home.odh(&words).ended(0);
+        home.odh(&["training", "logs", job]).ended(0).says(text);
+    };
+    home.odh(&["local", "image", "add", &format!("which:1={first}")])
+        .ended(0)
+        .says("image/which:1 is mapped to");
+    prints("one", "which:1", "this is first");
+    home.odh(&["local", "image", "add", &format!("which:1={second}")]).ended(0);
+    prints("two", "which:1", "this is second");
+    home.odh(&["local", "image", "list"]).ended(0).says("which:1").says(&second);
+    // The running cluster adopts images that are given to `up`, too.
+    home.odh(&["local", "up", "--image", &format!("which:2={first}")])
+        .ended(0)
+        .says("image/which:2 is mapped");
+    prints("three", "which:2", "this is first");
+    let known = home.odh(&["local", "image", "list", "-o", "json"]).json();
+    let names: Vec<&str> =
+        known.as_array().expect("a list").iter().filter_map(|i| i["name"].as_str()).collect();
+    assert!(names.contains(&"which:1") && names.contains(&"which:2"), "{names:?}");
+    home.odh(&["local", "image", "rm", "which:1", "which:2"])
+        .ended(0)
+        .says("image/which:1 is no longer mapped");
+    home.odh(&["local", "image", "rm", "which:1"]).ended(3).says("is not mapped");
+    home.odh(&["local", "image", "add", "which:1=/no/such"]).ended(2).says("directory not found");
+    home.odh(&["local", "down"]).ended(0);
+    home.odh(&["local", "image", "add", &format!("which:3={second}")]).ended(0).says("when it starts");
+    home.odh(&["local", "up"]).ended(0).says("which:3");
+    prints("four", "which:3", "this is second");
+}
+
+#[test]
 fn a_cancelled_job_stops_and_keeps_its_record_and_output() {
     let home = Home::with_cluster("less_to_type::cancel");
     create(&home, "long", "echo begins; sleep 600");

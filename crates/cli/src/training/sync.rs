@@ -1,0 +1,215 @@
+//! `create --sync PATH`: files of this machine that travel in the job itself, packed into variables, and are unpacked by
+//! every rank before its command. That bounds their size: data belong in a volume, packages in the image.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::{Compression, GzBuilder};
+use jobs::build::{Request, starts_ranks};
+use sha2::{Digest as _, Sha256};
+
+use crate::failure::Failure;
+
+/// The most bytes of packed files: a job has them for the Launcher and for the Workers, and an object holds 1.5 MiB.
+const MOST_BYTES: usize = 256 << 10;
+/// The most files.
+const MOST_FILES: usize = 2_000;
+/// The most bytes of files before they are packed, so that a large folder is refused before all of it is read.
+const MOST_PLAIN_BYTES: u64 = 64 << 20;
+/// The length of a variable; Linux takes 128 KiB (`MAX_ARG_STRLEN`).
+const PART: usize = 96 << 10;
+/// The variables, each followed by its number.
+const VARIABLE: &str = "ODH_CODE_";
+/// Folders that hold nothing that a job needs.
+const LEFT_OUT: [&str; 7] =
+    ["__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"];
+
+/// What every rank runs first; its name is the digest of the files. Ranks of one Worker unpack at the same time, so the
+/// folder appears complete or not at all.
+const UNPACK: &str = r#"d="${TMPDIR:-/tmp}/odh-code-$0-$(id -u)"
+if ! [ -d "$d" ]; then
+  f=$(mktemp -d "$d.XXXXXX") || exit
+  i=0
+  while eval "v=\${ODH_CODE_$i:-}" && [ -n "$v" ]; do printf %s "$v"; i=$((i + 1)); done |
+    base64 -d | tar -xzf - -C "$f" || exit
+  mv -T "$f" "$d" 2>/dev/null || rm -rf "$f"
+fi
+[ -O "$d" ] || { echo "$d belongs to another user" >&2; exit 1; }
+cd "$d" || exit
+i=0
+while eval "[ -n \"\${ODH_CODE_$i:-}\" ]"; do unset "ODH_CODE_$i"; i=$((i + 1)); done
+export PYTHONPATH="$d${PYTHONPATH:+:$PYTHONPATH}"
+exec "$@""#;
+
+/// Packs the files into a request, whose command then starts in the folder that holds them.
+///
+/// # Errors
+/// If a path cannot be read, the files are too many or too large, or the command starts the ranks itself.
+pub fn ship(paths: &[PathBuf], request: Request) -> Result<Request, Failure> {
+    if paths.is_empty() {
+        return Ok(request);
+    }
+    if starts_ranks(&request.command) && !request.in_launcher {
+        return Err(Failure::usage(
+            "--sync unpacks the files in every rank, but the command starts the ranks itself",
+            "leave mpirun out of the command, or add --in-launcher if only the Launcher needs the files",
+        ));
+    }
+    let packed = pack(&files(paths)?)?;
+    let digest = Sha256::digest(&packed);
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let mut command = vec!["sh".to_owned(), "-c".to_owned(), UNPACK.to_owned(), name];
+    command.extend(request.command);
+    let text = STANDARD.encode(&packed);
+    let parts = text.as_bytes().chunks(PART).map(String::from_utf8_lossy);
+    let mut env = request.env;
+    env.extend(parts.enumerate().map(|(number, part)| (format!("{VARIABLE}{number}"), part.into_owned())));
+    Ok(Request { command, env, ..request })
+}
+
+/// The content of a file, and whether it can be executed.
+type Content = (Vec<u8>, bool);
+
+/// Reads the files by the paths that they get in the job: those of a folder by their paths in it.
+fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
+    let mut found = BTreeMap::new();
+    let mut bytes = 0;
+    let mut pending: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for path in paths {
+        let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+        pending.push((path.clone(), if path.is_dir() { PathBuf::new() } else { name }));
+    }
+    while let Some((path, name)) = pending.pop() {
+        let unreadable = |error: std::io::Error| {
+            Failure::usage(
+                format!("--sync: cannot read {}: {error}", path.display()),
+                "name a file, or a folder of files",
+            )
+        };
+        let about = path.metadata().map_err(unreadable)?;
+        if about.is_dir() {
+            for entry in path.read_dir().map_err(unreadable)? {
+                let entry = entry.map_err(unreadable)?;
+                let inner = entry.file_name();
+                let is_link_to_folder =
+                    entry.file_type().map_err(unreadable)?.is_symlink() && entry.path().is_dir();
+                if !LEFT_OUT.iter().any(|left_out| inner == *left_out) && !is_link_to_folder {
+                    pending.push((entry.path(), name.join(&inner)));
+                }
+            }
+            continue;
+        }
+        if !about.is_file() {
+            continue;
+        }
+        bytes += about.len();
+        if found.len() >= MOST_FILES || bytes > MOST_PLAIN_BYTES {
+            return Err(too_much(&format!("more than {MOST_FILES} files or {} MiB", MOST_PLAIN_BYTES >> 20)));
+        }
+        let content = std::fs::read(&path).map_err(unreadable)?;
+        let is_program = about.permissions().mode() & 0o111 != 0;
+        if found.insert(name.clone(), (content, is_program)).is_some() {
+            return Err(Failure::usage(
+                format!("--sync: two files would be {} in the job", name.display()),
+                "rename one of them, or name the folder that holds both",
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Packs files. The same files give the same bytes.
+fn pack(files: &BTreeMap<PathBuf, Content>) -> Result<Vec<u8>, Failure> {
+    let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    let mut archive = tar::Builder::new(gzip);
+    let packed = (|| {
+        for (name, (content, is_program)) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            header.set_mode(if *is_program { 0o755 } else { 0o644 });
+            archive.append_data(&mut header, Path::new(name), content.as_slice())?;
+        }
+        archive.into_inner()?.finish()
+    })();
+    let packed = packed.map_err(|error| {
+        Failure::usage(format!("--sync: cannot pack the files: {error}"), "shorten their names")
+    })?;
+    match packed.len() {
+        large if large > MOST_BYTES => Err(too_much(&format!(
+            "{} KiB when packed, more than the {} KiB that fit into a job",
+            large >> 10,
+            MOST_BYTES >> 10
+        ))),
+        _ => Ok(packed),
+    }
+}
+
+fn too_much(what: &str) -> Failure {
+    Failure::usage(
+        format!("--sync: the files are {what}"),
+        "put data on a claim (--pvc) and packages into the image; name only the files that the program needs",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(command: &[&str]) -> Request {
+        Request { command: command.iter().map(|word| (*word).to_owned()).collect(), ..Request::default() }
+    }
+
+    fn refusal(paths: &[PathBuf], command: &[&str]) -> String {
+        ship(paths, request(command)).unwrap_err().message.clone()
+    }
+
+    #[test]
+    fn files_arrive_as_they_are_and_the_command_starts_beside_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        std::fs::create_dir_all(here.join("lib/__pycache__")).unwrap();
+        std::fs::write(here.join("lib/names.txt"), "it's \"here\"\n").unwrap();
+        std::fs::write(here.join("lib/__pycache__/left.pyc"), "out").unwrap();
+        std::fs::write(here.join("say"), "#!/bin/sh\ncat names.txt; ls; echo \"$@ in $ODH_CODE_0\"\n")
+            .unwrap();
+        std::fs::set_permissions(here.join("say"), PermissionsExt::from_mode(0o755)).unwrap();
+        let paths = [here.join("lib"), here.join("say")];
+        let made = ship(&paths, request(&["./say", "a b"])).unwrap();
+        assert_eq!(made, ship(&paths, request(&["./say", "a b"])).unwrap(), "the same files, the same job");
+        let run = || {
+            let command = std::process::Command::new("sh")
+                .args(&made.command[1..])
+                .envs(made.env.clone())
+                .env("TMPDIR", here)
+                .output();
+            let output = command.unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let expected = "it's \"here\"\nnames.txt\nsay\na b in \n";
+        assert_eq!((run(), run()), (expected.to_owned(), expected.to_owned()));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large.bin");
+        let mut random = 1_u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            random.to_le_bytes()[3]
+        })
+        .take(MOST_BYTES + 1)
+        .collect();
+        std::fs::write(&large, noise).unwrap();
+        assert!(refusal(&[large], &["true"]).contains("more than the 256 KiB"));
+        assert!(refusal(&[folder.path().join("nosuch")], &["true"]).contains("cannot read"));
+        let here = folder.path().join("same");
+        std::fs::write(&here, "").unwrap();
+        assert!(refusal(&[here.clone(), here.clone()], &["true"]).contains("two files"));
+        assert!(refusal(&[here], &["mpirun", "true"]).contains("starts the ranks itself"));
+    }
+}
