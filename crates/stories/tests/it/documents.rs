@@ -32,6 +32,11 @@ fn the_guide_to_trainjobs_is_right() {
     type_what_it_says("docs/guides/trainjobs.md");
 }
 
+#[test]
+fn the_guide_to_quotas_is_right() {
+    type_what_it_says("docs/guides/quotas.md");
+}
+
 /// Runs every `sh` block of a document in one shell that stops at the first failure, in the repository's root.
 fn type_what_it_says(document: &str) {
     let text = std::fs::read_to_string(places::repository(document)).expect("the document can be read");
