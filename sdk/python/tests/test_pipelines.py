@@ -123,6 +123,12 @@ def test_memory_is_raised_within_bounds() -> None:
     assert "OutOfMemory" not in INFRASTRUCTURE
 
 
+def test_a_missing_program_names_what_brings_it_there() -> None:
+    missing = JobFailedError("x", job=JobStatus(phase="Failed", cause="ExecutableNotFound"), failure=None)
+    assert "code=" in missing.hint and "workdir=" in missing.hint
+    assert JobFailedError("x", job=JobStatus(phase="Failed", cause="OutOfMemory"), failure=None).hint == ""
+
+
 def test_waits_grow_and_are_bounded() -> None:
     steady = Backoff(attempts=5, first=1, factor=2, longest=5, jitter=0)
     assert [steady.wait(failures) for failures in range(1, 6)] == [1, 2, 4, 5, None]

@@ -156,16 +156,25 @@ class TrainingTimeoutError(TrainingError, TimeoutError):
     retryable = True
 
 
+# What the SDK can add to the advice for a cause.
+_OWN_ADVICE = {
+    "ExecutableNotFound": "Files of this machine come into the job with code=; workdir= names the folder of the "
+    "image in which the command starts.",
+}
+
+
 class JobFailedError(TrainingError):
     """The job failed."""
 
     code = "JobFailed"
 
     def __init__(self, message: str, *, job: JobStatus, failure: Failure | None) -> None:
+        reason = (failure.cause if failure else "") or job.cause or "Unknown"
+        hints = [failure.suggestion if failure else "", _OWN_ADVICE.get(reason, "")]
         super().__init__(
             message,
-            reason=(failure.cause if failure else "") or job.cause or "Unknown",
-            hint=failure.suggestion if failure else "",
+            reason=reason,
+            hint=" ".join(hint for hint in hints if hint),
             details=failure.evidence if failure else (),
         )
         self.job = job
