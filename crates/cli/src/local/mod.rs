@@ -11,6 +11,7 @@ pub mod state;
 
 #[cfg(feature = "local")]
 mod audit;
+#[cfg(feature = "local")]
 mod dashboard;
 #[cfg(feature = "local")]
 mod doctor;
@@ -30,6 +31,7 @@ mod remembered;
 mod roles;
 #[cfg(feature = "local")]
 mod run;
+#[cfg(feature = "local")]
 mod runtimes;
 #[cfg(feature = "local")]
 mod server;

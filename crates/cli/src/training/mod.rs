@@ -30,6 +30,7 @@ mod watch;
 
 #[cfg(feature = "local")]
 pub use create::warn_of_programs;
+#[cfg(feature = "local")]
 pub use drafts::draft_from_files;
 pub use wait::{Follow, ending, follow_to_end};
 
