@@ -26,10 +26,10 @@ pub const DEMO: &[Need] = &[
     Need { programs: &["bash"], package: "bash", purpose: "runs the scripts of jobs and documents" },
     Need {
         programs: &[
-            "basename", "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env", "expr", "false",
-            "head", "id", "kill", "ln", "ls", "mkdir", "mktemp", "mv", "nproc", "od", "printf", "pwd",
-            "readlink", "rm", "rmdir", "seq", "sleep", "sort", "stat", "stty", "tail", "tee", "test",
-            "timeout", "touch", "tr", "true", "tty", "uname", "uniq", "wc", "yes",
+            "base64", "basename", "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env",
+            "expr", "false", "head", "id", "kill", "ln", "ls", "mkdir", "mktemp", "mv", "nproc", "od",
+            "printf", "pwd", "readlink", "rm", "rmdir", "seq", "sleep", "sort", "stat", "stty", "tail",
+            "tee", "test", "timeout", "touch", "tr", "true", "tty", "uname", "uniq", "wc", "yes",
         ],
         package: "coreutils",
         purpose: "is what shell scripts are made of",
