@@ -125,7 +125,8 @@ def test_memory_is_raised_within_bounds() -> None:
 
 def test_a_missing_program_names_what_brings_it_there() -> None:
     missing = JobFailedError("x", job=JobStatus(phase="Failed", cause="ExecutableNotFound"), failure=None)
-    assert "code=" in missing.hint and "workdir=" in missing.hint
+    assert "code=" in missing.hint
+    assert "workdir=" in missing.hint
     assert JobFailedError("x", job=JobStatus(phase="Failed", cause="OutOfMemory"), failure=None).hint == ""
 
 
