@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub type LocalImages = BTreeMap<String, PathBuf>;
 
 /// Returns an image's name without tag and digest.
-pub fn repository_of(image: &str) -> &str {
+fn repository_of(image: &str) -> &str {
     let name = image.split('@').next().unwrap_or(image);
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     name[last..].find(':').map_or(name, |colon| &name[..last + colon])

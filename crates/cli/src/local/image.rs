@@ -1,5 +1,5 @@
-//! `odh local image …`: which directories stand for which images. What is mapped is remembered with the options of the
-//! last start; a running cluster reads it again when it is told to.
+//! `odh local image …`: maps image names to directories. The mapping is stored with the options of the last start, and
+//! a running cluster reloads it on SIGUSR1.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
