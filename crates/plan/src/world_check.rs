@@ -1,7 +1,8 @@
 //! The condition `WorldVerified`: whether the ranks formed one world on the hosts that they were given, by their own
 //! output; if they printed nothing about it, by what the Workers' launch agents saw. If each rank was alone, or all
 //! ran on one host that cannot hold them, or none ran on the Workers, the job still is Succeeded, as its Launcher did
-//! succeed, but the condition is False. If it cannot be decided, there is no such condition.
+//! succeed, but the condition is False. If it cannot be decided, there is no such condition; nor for a single Worker
+//! unless it ran nothing.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ const MOST_ASKED: usize = 32;
 /// ran, because the job's output does not show it.
 #[must_use]
 pub fn agents_to_ask<'a>(job: &ValidJob, seen: &'a ObservedState) -> Vec<(usize, &'a Pod)> {
-    let Some(world) = world(job).filter(|world| world.workers.len() > 1) else { return Vec::new() };
+    let Some(world) = world(job) else { return Vec::new() };
     let log = seen.success_log.as_deref().unwrap_or_default();
     if verdict(&world, log, &BTreeMap::new()).is_some() {
         return Vec::new();
@@ -48,7 +49,7 @@ pub(crate) fn report_world(
     report: &mut Report,
     now: Timestamp,
 ) {
-    let Some(world) = world(job).filter(|world| world.workers.len() > 1) else { return };
+    let Some(world) = world(job) else { return };
     let Some((verified, reason, message)) = verdict(&world, log, agents) else { return };
     let set =
         set_condition(&mut report.status, CONDITION_WORLD_VERIFIED, verified, reason, message.clone(), now);
@@ -65,12 +66,19 @@ fn verdict(
 ) -> Option<(bool, &'static str, String)> {
     let output = Output::from(log);
     let facts = Facts { world: Some(world.clone()), ..Facts::default() };
-    let alone = diagnose(&output, Ending::Exited(0), &facts).filter(|found| found.cause == Cause::WrongMpi);
-    if let Some(found) = alone {
-        return Some((false, found.cause.word(), found.message));
-    }
     let workers = world.workers.len();
-    Some(match placement(&output, world).or_else(|| placement_by_agents(agents, world))? {
+    // The ranks of a single Worker are on one host in any case. What can go wrong is that they are not there.
+    if workers > 1 {
+        let alone = diagnose(&output, Ending::Exited(0), &facts).filter(|found| found.cause == Cause::WrongMpi);
+        if let Some(found) = alone {
+            return Some((false, found.cause.word(), found.message));
+        }
+    }
+    let placed = placement(&output, world).or_else(|| placement_by_agents(agents, world))?;
+    if workers == 1 && placed != Placement::Elsewhere {
+        return None;
+    }
+    Some(match placed {
         Placement::Spread { ranks, hosts } => {
             (true, REASON_RANKS_SEEN, format!("{ranks} ranks were seen on {hosts} Workers"))
         }
@@ -92,8 +100,9 @@ fn verdict(
             false,
             REASON_COLLAPSED,
             format!(
-                "no rank was started on any of the {workers} Workers: the program ran only in the Launcher's pod. If the image \
-                 has another MPI than the job says, set mpiImplementation"
+                "no rank was started on {}: the program ran only in the Launcher's pod. If the image \
+                 has another MPI than the job says, set mpiImplementation",
+                if workers == 1 { "the Worker".to_owned() } else { format!("any of the {workers} Workers") }
             ),
         ),
     })
