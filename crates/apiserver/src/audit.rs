@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::request::Parts;
 use http::{Response, header};
 use http_body_util::BodyExt as _;
@@ -26,8 +28,10 @@ use super::route::Action;
 
 /// The maximum number of queued events.
 const BACKLOG: usize = 8192;
-/// The maximum size of the file in bytes. One rotated file of that size is kept.
+/// The maximum size of the file in bytes. A full file is compressed, to about a twentieth.
 pub const LARGEST_BYTES: u64 = 16 << 20;
+/// The number of full files that are kept: some days of work.
+const FULL_FILES: usize = 16;
 /// The maximum length of a logged URI, user agent or message, in characters.
 const MAX_TEXT: usize = 2048;
 
@@ -39,7 +43,8 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Opens the log at `path` and appends to it. When the file is full, it is renamed to `path.1`.
+    /// Opens the log at `path` and appends to it. When the file is full, it becomes `path.1.gz`, the former one
+    /// `path.2.gz`, and so on; the oldest is removed.
     ///
     /// # Errors
     /// If the file cannot be opened.
@@ -222,7 +227,6 @@ impl AuditEvent {
 /// The log file.
 struct Log {
     path: PathBuf,
-    old: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
     largest_bytes: u64,
@@ -230,11 +234,40 @@ struct Log {
 
 impl Log {
     fn open(path: &Path, largest_bytes: u64) -> io::Result<Self> {
-        let mut old = path.as_os_str().to_owned();
-        old.push(".1");
         let file = append(path)?;
         let bytes = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), old: old.into(), file: BufWriter::new(file), bytes, largest_bytes })
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), bytes, largest_bytes })
+    }
+
+    /// Returns the path with an addition: `audit.log` and `.1.gz`.
+    fn beside(&self, addition: &str) -> PathBuf {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push(addition);
+        path.into()
+    }
+
+    /// Compresses the full file and begins a new one. What an earlier rotation left unfinished is written over.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        for number in (1..FULL_FILES).rev() {
+            match std::fs::rename(
+                self.beside(&format!(".{number}.gz")),
+                self.beside(&format!(".{}.gz", number + 1)),
+            ) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let unfinished = self.beside(".gz.new");
+        let to = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&unfinished)?;
+        let mut packed = GzEncoder::new(to, Compression::fast());
+        io::copy(&mut File::open(&self.path)?, &mut packed)?;
+        packed.finish()?;
+        std::fs::rename(&unfinished, self.beside(".1.gz"))?;
+        std::fs::remove_file(&self.path)?;
+        self.file = BufWriter::new(append(&self.path)?);
+        self.bytes = 0;
+        Ok(())
     }
 
     /// Writes events until the last sender is dropped.
@@ -255,10 +288,7 @@ impl Log {
         let line = format!("{event}\n");
         let length = line.len() as u64;
         if self.bytes > 0 && self.bytes + length > self.largest_bytes {
-            self.file.flush()?;
-            std::fs::rename(&self.path, &self.old)?;
-            self.file = BufWriter::new(append(&self.path)?);
-            self.bytes = 0;
+            self.rotate()?;
         }
         self.bytes += length;
         self.file.write_all(line.as_bytes())
@@ -349,22 +379,40 @@ mod tests {
     }
 
     #[test]
-    fn the_log_file_is_rotated_once_it_is_full() {
+    fn full_files_are_compressed_and_the_oldest_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
-        let audit = Arc::new(Audit::begin(&path, 1000).unwrap());
-        for _ in 0..20 {
-            audit.finish(trail("DELETE", "/x", false), answer(200));
+        let record = |events: usize| {
+            let audit = Arc::new(Audit::begin(&path, 1000).unwrap());
+            for _ in 0..events {
+                audit.finish(trail("DELETE", "/x", false), answer(200));
+            }
+        };
+        let packed = |number: usize| {
+            let file = File::open(folder.path().join(format!("audit.log.{number}.gz"))).ok()?;
+            let mut text = String::new();
+            io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).unwrap();
+            Some(text)
+        };
+        let everything = || {
+            let old = (1..).map_while(packed).collect::<Vec<_>>();
+            let all = old.iter().rev().cloned().chain([std::fs::read_to_string(&path).unwrap()]).collect::<String>();
+            (old.len(), all.lines().count())
+        };
+        record(7);
+        record(3);
+        let (files, events) = everything();
+        assert_eq!(events, 10, "nothing is lost while files are few");
+        assert!((2..=FULL_FILES).contains(&files), "{files}");
+        record(100);
+        let (files, events) = everything();
+        assert_eq!(files, FULL_FILES);
+        assert!(events >= FULL_FILES && events < 110, "{events}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), FULL_FILES + 1);
+        for file in ["audit.log", "audit.log.1.gz"] {
+            let about = std::fs::metadata(folder.path().join(file)).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::mode(&about.permissions());
+            assert_eq!(mode & 0o777, 0o600, "{file}");
         }
-        drop(audit);
-        let old = folder.path().join("audit.log.1");
-        for file in [&path, &old] {
-            let size = std::fs::metadata(file).unwrap().len();
-            assert!(size > 0 && size <= 1000, "{size}");
-        }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
-        assert!(!lines(&path).is_empty());
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600);
     }
 }
