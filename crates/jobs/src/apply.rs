@@ -95,22 +95,24 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Wanted>, Error> {
     if faults.is_empty() { Ok(others) } else { Err(Error::Invalid { faults }) }
 }
 
-/// Applies one object; an object without a namespace goes into `namespace`.
-///
-/// # Errors
-/// The server's refusal, such as [`Class::Conflict`] for a field that another program manages.
-pub async fn apply(
-    client: &Client,
-    namespace: &str,
-    wanted: &Wanted,
-    manner: Manner,
-) -> Result<Outcome, Error> {
+/// Where an object is, and what it is now.
+struct Found {
+    api: Api<DynamicObject>,
+    before: Option<DynamicObject>,
+}
+
+fn attempt<'a>(wanted: &'a Wanted, name: &'a str, namespace: &'a str) -> Attempt<'a> {
+    let what = wanted.object.types.as_ref().map_or(wanted.kind.as_str(), |types| &types.kind);
+    Attempt { verb: "patch", what, name, namespace }
+}
+
+async fn find(client: &Client, namespace: &str, wanted: &Wanted) -> Result<Found, Error> {
     let types = wanted.object.types.clone().unwrap_or_default();
     let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
     let gvk = GroupVersionKind::gvk(group, version, &types.kind);
     let name = wanted.object.name_any();
     let place = wanted.object.namespace().unwrap_or_else(|| namespace.to_owned());
-    let attempt = Attempt { verb: "patch", what: &types.kind, name: &name, namespace: &place };
+    let attempt = attempt(wanted, &name, &place);
     let unserved = || Error::Refused {
         class: Class::NotAllowed,
         reason: "NotSupported".to_owned(),
@@ -129,6 +131,48 @@ pub async fn apply(
         Scope::Cluster => Api::all_with(client.clone(), &resource),
     };
     let before = api.get_opt(&name).await.map_err(|error| Error::from_kube(error, attempt))?;
+    Ok(Found { api, before })
+}
+
+/// What an apply would make of an object where the server refuses it, for example because a field cannot change: the
+/// object as it is, with the manifest's fields. Lists are replaced, as in a merge patch (RFC 7386).
+///
+/// # Errors
+/// If the object cannot be read.
+pub async fn merged(client: &Client, namespace: &str, wanted: &Wanted) -> Result<Outcome, Error> {
+    let Found { before, .. } = find(client, namespace, wanted).await?;
+    let Some(existing) = &before else { return Ok(Outcome { before, after: wanted.object.clone() }) };
+    let mut value = serde_json::to_value(existing).unwrap_or_default();
+    merge(&mut value, &serde_json::to_value(&wanted.object).unwrap_or_default());
+    let after = serde_json::from_value(value).unwrap_or_else(|_| wanted.object.clone());
+    Ok(Outcome { before, after })
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// Applies one object; an object without a namespace goes into `namespace`.
+///
+/// # Errors
+/// The server's refusal, such as [`Class::Conflict`] for a field that another program manages.
+pub async fn apply(
+    client: &Client,
+    namespace: &str,
+    wanted: &Wanted,
+    manner: Manner,
+) -> Result<Outcome, Error> {
+    let Found { api, before } = find(client, namespace, wanted).await?;
+    let name = wanted.object.name_any();
+    let place = wanted.object.namespace().unwrap_or_else(|| namespace.to_owned());
+    let attempt = attempt(wanted, &name, &place);
     let parameters = PatchParams {
         dry_run: manner.dry_run,
         force: manner.force,

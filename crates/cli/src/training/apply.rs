@@ -1,5 +1,6 @@
 //! `apply` and `diff`: what a manifest describes, created or changed, or only compared.
 
+use jobs::Class;
 use jobs::apply::{self, Manner, Outcome, Wanted};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -51,9 +52,16 @@ fn word(outcome: &Outcome) -> &'static str {
 pub async fn diff(console: &Console, global: &Global, asked: &Diff) -> Result<u8, Failure> {
     let wanted = wanted(&asked.file)?;
     let connection = connect(console, global).await?;
-    let mut differs = false;
+    let (mut differs, mut refusal) = (false, None);
     for wanted in &wanted {
-        let outcome = one(&connection, wanted, Manner { dry_run: true, force: true }).await?;
+        let outcome = match one(&connection, wanted, Manner { dry_run: true, force: true }).await {
+            // What the server refuses is a difference that the user wants to see, too.
+            Err(failure) if failure.class == Class::Invalid => {
+                refusal = refusal.or(Some(failure));
+                apply::merged(&connection.client, &connection.namespace, wanted).await?
+            }
+            outcome => outcome?,
+        };
         if !outcome.has_changed() {
             continue;
         }
@@ -66,6 +74,9 @@ pub async fn diff(console: &Console, global: &Global, asked: &Diff) -> Result<u8
             styled(FAINT, &format!("--- {name}")),
             unified(&before, &text(&outcome.after)?)
         ))?;
+    }
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
     if !differs {
         console.note("no differences");
