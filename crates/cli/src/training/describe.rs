@@ -161,12 +161,17 @@ fn command(found: &Description) -> Option<String> {
     let container = template.containers.first()?;
     let words = container.command.iter().flatten().chain(container.args.iter().flatten());
     let quoted: Vec<String> = words
-        .map(|word| {
-            match word.is_empty() || word.contains(|c: char| c.is_whitespace() || "\"'$&|;<>()*".contains(c))
+        .map(|word| match word.lines().count() {
+            // A script, of which the first line says enough; the whole is in the YAML.
+            lines @ 2.. => {
+                let first = word.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                format!("'{} …' ({lines} lines)", first.trim().replace('\'', "'\\''"))
+            }
+            _ => match word.is_empty() || word.contains(|c: char| c.is_whitespace() || "\"'$&|;<>()*".contains(c))
             {
                 true => format!("'{}'", word.replace('\'', "'\\''")),
                 false => word.clone(),
-            }
+            },
         })
         .collect();
     Some(quoted.join(" ")).filter(|line| !line.is_empty())
