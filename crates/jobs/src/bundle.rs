@@ -1,15 +1,17 @@
 //! Collects everything that somebody else needs to understand a job, as files: manifest, status, pods, events,
-//! explanation, and the ends of the logs. Possible secrets are removed as described in [`crate::redaction`], and no
-//! Secret is read.
+//! explanation, and the ends of the logs; or to understand a cluster: its nodes, jobs, pods, warnings and operator.
+//! Possible secrets are removed as described in [`crate::redaction`], and no Secret is read.
 
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, LogParams};
-use kube::{Client, ResourceExt};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, ResourceQuota};
+use kube::api::{Api, ListParams, LogParams};
+use kube::{Client, Resource, ResourceExt};
+use paging::MOST_PAGES;
 use serde_json::Value;
 
 use crate::redaction::{clean, redact};
-use crate::{Error, Kind, describe, events, explanation, list};
+use crate::list::Selection;
+use crate::{Attempt, Error, Kind, describe, events, explanation, list};
 
 /// The number of lines kept from the end of each log.
 const LAST_LINES: i64 = 2_000;
@@ -46,11 +48,7 @@ pub async fn collect(client: &Client, kind: Kind, namespace: &str, name: &str) -
     }
     match events {
         Ok(events) => {
-            let lines = events.iter().map(|event| {
-                let at = event.at.map(|at| at.to_string()).unwrap_or_default();
-                format!("{at} {} {} {}: {}\n", event.kind, event.reason, event.object, event.message)
-            });
-            files.push(File { path: "events.txt".to_owned(), text: redact(&lines.collect::<String>()) });
+            files.push(File { path: "events.txt".to_owned(), text: redact(&event_lines(&events)) });
         }
         Err(error) => unread.push(format!("events: {error}")),
     }
@@ -67,10 +65,96 @@ pub async fn collect(client: &Client, kind: Kind, namespace: &str, name: &str) -
         }
         Err(error) => unread.push(format!("pods: {error}")),
     }
-    if !unread.is_empty() {
-        files.push(File { path: "unread.txt".to_owned(), text: redact(&(unread.join("\n") + "\n")) });
-    }
+    files.extend(unread_file(&unread));
     Ok(files)
+}
+
+/// Collects what describes the cluster as a whole; `unread.txt` lists what could not be read.
+///
+/// # Errors
+/// If the server cannot be reached.
+pub async fn of_cluster(client: &Client) -> Result<Vec<File>, Error> {
+    let whole = Attempt { verb: "get", what: "version", name: "", namespace: "" };
+    let version = client.apiserver_version().await.map_err(|error| Error::from_kube(error, whole))?;
+    let mut files = vec![json_file("version.json", serde_json::to_value(&version))];
+    let mut unread = Vec::new();
+    let everything = Selection::default();
+    let rows = list::rows(client, &everything);
+    let (nodes, quotas, pods, events) = (all::<Node>(client), all::<ResourceQuota>(client), all::<Pod>(client), all::<Event>(client));
+    let (rows, nodes, quotas, pods, events) = futures::join!(rows, nodes, quotas, pods, events);
+    let mut keep = |path: &str, found: Result<Value, String>| match found {
+        Ok(value) => files.push(json_file(path, Ok(value))),
+        Err(why) => unread.push(format!("{path}: {why}")),
+    };
+    keep("jobs.json", rows.map(|rows| serde_json::to_value(rows).unwrap_or_default()).map_err(|e| e.to_string()));
+    keep("nodes.json", nodes.map(|nodes| serde_json::to_value(nodes).unwrap_or_default()));
+    keep("quotas.json", quotas.map(|quotas| serde_json::to_value(quotas).unwrap_or_default()));
+    let own: Vec<Pod> = pods.iter().flatten().filter(|pod| is_operator(pod)).cloned().collect();
+    match pods {
+        Ok(pods) => files.push(File { path: "pods.txt".to_owned(), text: pods.iter().map(pod_line).collect() }),
+        Err(why) => unread.push(format!("pods: {why}")),
+    }
+    match events {
+        Ok(mut events) => {
+            events.retain(|event| event.type_.as_deref() == Some("Warning"));
+            let mut seen: Vec<describe::EventView> = events.iter().map(describe::event_view).collect();
+            seen.sort_by_key(|event| event.at);
+            files.push(File { path: "warnings.txt".to_owned(), text: redact(&event_lines(&seen)) });
+        }
+        Err(why) => unread.push(format!("events: {why}")),
+    }
+    for pod in own.into_iter().take(AT_ONCE) {
+        let namespace = pod.namespace().unwrap_or_default();
+        match log(client, &namespace, pod).await {
+            Ok(file) => files.push(file),
+            Err(why) => unread.push(why),
+        }
+    }
+    files.extend(unread_file(&unread));
+    Ok(files)
+}
+
+/// Every object of a type, page by page.
+async fn all<K>(client: &Client) -> Result<Vec<K>, String>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+{
+    let mut found = Vec::new();
+    let mut keep = |mut page: Vec<K>| {
+        page.iter_mut().for_each(|object| object.meta_mut().managed_fields = None);
+        found.append(&mut page);
+    };
+    let api: Api<K> = Api::all(client.clone());
+    paging::each(&api, ListParams::default(), MOST_PAGES, &mut keep).await.map_err(|error| error.to_string())?;
+    Ok(found)
+}
+
+/// Whether a pod is the operator's or the training service's (`deploy/`).
+fn is_operator(pod: &Pod) -> bool {
+    pod.labels().get("app").is_some_and(|app| ["mpi-operator", "training-service"].contains(&app.as_str()))
+}
+
+/// A pod in a line: namespace, name, phase, node, restarts.
+fn pod_line(pod: &Pod) -> String {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or("-");
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("-");
+    let containers = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
+    let restarts: i32 = containers.map(|container| container.restart_count).sum();
+    format!("{}/{} {phase} on {node}, {restarts} restarts\n", pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+fn event_lines(events: &[describe::EventView]) -> String {
+    let line = |event: &describe::EventView| {
+        let at = event.at.map(|at| at.to_string()).unwrap_or_default();
+        format!("{at} {} {} {}: {}\n", event.kind, event.reason, event.object, event.message)
+    };
+    events.iter().map(line).collect()
+}
+
+fn unread_file(unread: &[String]) -> Option<File> {
+    let text = redact(&(unread.join("\n") + "\n"));
+    (!unread.is_empty()).then(|| File { path: "unread.txt".to_owned(), text })
 }
 
 async fn log(client: &Client, namespace: &str, pod: Pod) -> Result<File, String> {

@@ -37,7 +37,7 @@ pub mod overview;
 pub mod pick;
 pub mod progress;
 pub mod queue;
-mod redaction;
+pub mod redaction;
 pub mod reference;
 pub mod rerun;
 pub mod runtime;

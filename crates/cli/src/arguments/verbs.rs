@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use jobs::setting::Setting;
@@ -429,19 +430,27 @@ pub struct TemplateUse {
     pub making: Making,
 }
 
-/// Collect what somebody else needs to understand a job.
+/// Collect what somebody else needs to understand a job, or a cluster.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  odh training support-bundle pi        writes pi-support.tar.gz
+#[command(after_help = "Examples:
+  odh training support-bundle pi            writes pi-support.tar.gz
+  odh training support-bundle --cluster     writes cluster-support.tar.gz
 
-The archive holds the job, its pods and events, the output of explain and the ends of the logs.
+The archive of a job holds the job, its pods and events, the output of explain and the ends of the
+logs. That of a cluster holds its nodes, queues, all jobs and pods in a line each, warnings, the log of
+the operator, and for the cluster of this machine its state and its log; what you may not read is left
+out and named in unread.txt.
 Secrets are not read. Values of environment variables and annotations are removed unless known to be
 harmless. Text after words such as password, token or key, credentials in URLs, and private keys are
 redacted. Other secrets cannot be recognized: review the file before you share it.")]
 pub struct SupportBundle {
-    /// Which job.
-    #[command(flatten)]
-    pub target: Target,
+    /// Job: NAME, KIND NAME or KIND/NAME, with the kinds mpijob, trainjob, pytorchjob and tfjob; @latest is
+    /// the newest job
+    #[arg(value_name = "JOB", required_unless_present = "cluster", conflicts_with = "cluster", num_args = 1..=2, value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(job_names::candidates))]
+    pub words: Vec<String>,
+    /// Collect the state of the whole cluster instead of a job
+    #[arg(long)]
+    pub cluster: bool,
     /// File to write; defaults to NAME-support.tar.gz
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,

@@ -1,7 +1,8 @@
-//! `support-bundle`: everything that somebody else needs to understand a job, in one file, without possible secrets.
+//! `support-bundle`: everything that somebody else needs to understand a job, or a cluster, in one file, without possible
+//! secrets.
 
 use std::fs::{self, File as Opened, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,19 +10,31 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobs::Class;
 use jobs::bundle::File;
+use jobs::redaction::{clean, redact};
 
 use super::several;
-use crate::arguments::{Global, SupportBundle};
-use crate::connect::connect;
+use crate::arguments::{Global, SupportBundle, Target};
+use crate::connect::{Connection, connect};
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::local::home::Home;
+
+/// The most bytes kept of the log of this machine's cluster.
+const MAX_LOG_BYTES: u64 = 4 << 20;
 
 /// `odh training support-bundle KIND NAME`
 pub async fn run(console: &Console, global: &Global, asked: &SupportBundle) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let (kind, name) = several::one(&connection, &asked.target).await?;
+    let (name, mut files) = if asked.cluster {
+        let files = jobs::bundle::of_cluster(&connection.client).await?;
+        ("cluster".to_owned(), files.into_iter().chain(of_this_machine(&connection)).collect())
+    } else {
+        let target = Target { words: asked.words.clone() };
+        let (kind, name) = several::one(&connection, &target).await?;
+        let files = jobs::bundle::collect(&connection.client, kind, &connection.namespace, &name).await?;
+        (name, files)
+    };
     let name = name.as_str();
-    let mut files = jobs::bundle::collect(&connection.client, kind, &connection.namespace, name).await?;
     files.push(File { path: "odh-version.txt".to_owned(), text: format!("{}\n", env!("CARGO_PKG_VERSION")) });
     let path = asked.file.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-support.tar.gz")));
     let shown = path.display().to_string();
@@ -37,6 +50,29 @@ pub async fn run(console: &Console, global: &Global, asked: &SupportBundle) -> R
         files.len()
     ));
     Ok(0)
+}
+
+/// The state and the end of the log of the cluster of this machine, if that is the one.
+fn of_this_machine(connection: &Connection) -> Vec<File> {
+    let Some(state) = &connection.local else { return Vec::new() };
+    let mut state = serde_json::to_value(state).unwrap_or_default();
+    clean(&mut state);
+    let state = serde_json::to_string_pretty(&state).unwrap_or_default() + "\n";
+    let log = Home::find().ok().and_then(|home| end_of(&home.log()).ok());
+    [("local/state.json", Some(state)), ("local/odh.log", log.map(|log| redact(&log)))]
+        .into_iter()
+        .filter_map(|(path, text)| Some(File { path: path.to_owned(), text: text? }))
+        .collect()
+}
+
+/// Returns the last [`MAX_LOG_BYTES`] of a file.
+fn end_of(path: &Path) -> io::Result<String> {
+    let mut file = Opened::open(path)?;
+    let begin = file.metadata()?.len().saturating_sub(MAX_LOG_BYTES);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 /// Writes the archive to the path. Because logs may be confidential, this always creates a new file that only the user
