@@ -39,6 +39,7 @@ class Size:
     repeat_hundred: int = 3
     workers: int = 100
     pods: int = 200
+    jobs: int = 50
 
 
 def odh(home: str, *words: str, check: bool = True) -> str:
@@ -103,6 +104,20 @@ def hundred_workers(home: str, number: int, workers: int, cpu: list[str]) -> flo
     return taken
 
 
+def many_jobs(home: str, number: int, jobs: int, workers: int) -> float:
+    """Returns the seconds from one `create -f` of many jobs until all have succeeded."""
+    manifest = odh(home, "training", "create", "mpijob", "--name", f"many-{number}-0", "--workers", str(workers), "--memory", "64Mi",
+                   "--image", IMAGE, "--dry-run", "-o", "yaml", "--", "mpirun", "hostname")
+    path = pathlib.Path(home) / "many.yaml"
+    path.write_text("\n---\n".join(manifest.replace(f"many-{number}-0", f"many-{number}-{each}") for each in range(jobs)))
+    started = time.monotonic()
+    odh(home, "training", "create", "-f", str(path))
+    odh(home, "training", "wait", "mpijob", "--all", "--timeout", "5m")
+    taken = time.monotonic() - started
+    odh(home, "training", "delete", "mpijob", "--all", "--yes")
+    return taken
+
+
 def all_running(home: str, pods: int) -> float:
     """Returns the seconds from the first request until the node reports all idle pods as running."""
     done = subprocess.run([LOAD, "pods", f"{home}/kubeconfig", str(pods)], capture_output=True, text=True, timeout=WAIT_SECONDS)
@@ -137,6 +152,7 @@ def measure(size: Size) -> list[str]:
             four = [four_ranks(home, number) for number in range(size.repeat)]
             hundred = [hundred_workers(home, number, size.workers, []) for number in range(size.repeat_hundred)]
             throttled = [hundred_workers(home, number, size.workers, ["--cpu", "10m"]) for number in range(size.repeat_hundred)]
+            many = [many_jobs(home, number, size.jobs, 4) for number in range(size.repeat_hundred)]
             after = [idle_memory(home)]
         finally:
             odh(home, "local", "down", "--purge", check=False)
@@ -147,6 +163,7 @@ def measure(size: Size) -> list[str]:
         row(f"{size.pods} pods: first request → all Running", pods, "s", "< 3"),
         row(f"{size.workers} Workers, `mpirun hostname`: submit → Succeeded", hundred, "s", "< 4"),
         row(f"{size.workers} Workers with `--cpu 10m`, which throttles their MPI daemons", throttled, "s", "< 10"),
+        row(f"{size.jobs} jobs of 4 Workers through one `create -f`: submit → all Succeeded", many, "s", "< 20"),
         row("resident after all those jobs, which are deleted", after, "MiB", "–"),
         row("`odh local down` of an idle cluster", stops, "s", "–"),
     ]
@@ -157,7 +174,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="try everything once with small numbers; no report")
     quick = parser.parse_args().quick
     load = os.getloadavg()[0]
-    rows = measure(Size(repeat=1, repeat_hundred=1, workers=4, pods=10) if quick else Size())
+    rows = measure(Size(repeat=1, repeat_hundred=1, workers=4, pods=10, jobs=3) if quick else Size())
     text = "\n".join([
         "# The first minutes with the embedded cluster",
         "",
