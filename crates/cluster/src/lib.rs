@@ -280,6 +280,27 @@ impl Cluster {
         }
     }
 
+    /// Presents the machine as this many nodes with this many simulated GPUs each from now on. Running pods keep the
+    /// GPUs that they have.
+    ///
+    /// # Errors
+    /// If a pod runs on a node that would be removed, in which case nothing changes, or if the API refuses a change, which
+    /// the next call completes.
+    pub async fn resize(&self, nodes: u32, gpus: u32) -> Result<(), ResizeError> {
+        let Some(node) = &self.node else { return Ok(()) };
+        let staying = node::names(nodes);
+        let pods: Api<Pod> = Api::all(self.client());
+        for pod in pods.list(&ListParams::default()).await? {
+            let on = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let leaves = on.filter(|on| node.names().contains(on) && !staying.contains(on));
+            if let Some(node) = leaves.filter(|_| !semantics::has_ended(&pod)) {
+                return Err(ResizeError::Busy { node, pod: pod.name_any() });
+            }
+        }
+        node.resize(nodes, gpus).await?;
+        Ok(know_nodes(&self.server, node).await?)
+    }
+
     /// Listens for connections of pods in their own network; returns the address at which they find it there. `None` if
     /// pods have no such network: they then share this machine's.
     pub async fn listen_for_pods(&self, port: u16) -> Option<(SocketAddr, TcpListener)> {
@@ -339,6 +360,22 @@ fn keep_own_books(tasks: &TaskTracker, server: &Arc<ApiServer>, health: &Health,
     });
 }
 
+/// Why the number of nodes cannot change.
+#[derive(Debug, thiserror::Error)]
+pub enum ResizeError {
+    /// A pod runs on a node that would be removed.
+    #[error("pod {pod} runs on {node}")]
+    Busy {
+        /// The node.
+        node: String,
+        /// One of its pods.
+        pod: String,
+    },
+    /// The API refused a change.
+    #[error(transparent)]
+    Refused(#[from] kube::Error),
+}
+
 async fn start_node(
     options: &Options,
     server: &Arc<ApiServer>,
@@ -365,26 +402,33 @@ async fn start_node(
     // node to its own objects, so `system:node:node-0` could not write those of other nodes.
     let nodes = UserInfo::known("system:embedded-nodes", &[access::NODES]);
     let node = node::run(client_of(server, nodes), wanted).await?;
-    let known: Vec<&str> = node.names().iter().map(String::as_str).collect();
-    if let Err(error) = remove_former_nodes(&client_of(server, UserInfo::admin()), &known).await {
+    if let Err(error) = know_nodes(server, &node).await {
         tracing::warn!(%error, "cannot remove the nodes of an earlier start");
-    }
-    for name in node.names() {
-        server.kubelets.register(name, node.kubelet());
     }
     Ok(Some(node))
 }
 
-/// Removes the nodes that this cluster had when it was last started with more of them, and the pods on them: no process
-/// will ever report their end.
-async fn remove_former_nodes(client: &kube::Client, known: &[&str]) -> Result<(), kube::Error> {
+/// Makes the nodes known to the API server, and removes all that the machine no longer poses as.
+async fn know_nodes(server: &Arc<ApiServer>, node: &NodeHandle) -> Result<(), kube::Error> {
+    let names = node.names();
+    for name in &names {
+        server.kubelets.register(name, node.kubelet());
+    }
+    let removed = remove_former_nodes(&client_of(server, UserInfo::admin()), &names).await;
+    server.kubelets.keep(&names);
+    removed
+}
+
+/// Removes the nodes of a time when this cluster had more of them, and the pods on them: no process will ever report
+/// their end.
+async fn remove_former_nodes(client: &kube::Client, known: &[String]) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let pods: Api<Pod> = Api::all(client.clone());
     let ours = ListParams::default().labels(semantics::local_nodes::ANNOTATION_NODE_MODE);
     let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::background() };
     for node in nodes.list_metadata(&ours).await?.items {
         let name = node.name_any();
-        if known.contains(&name.as_str()) {
+        if known.contains(&name) {
             continue;
         }
         for pod in pods.list_metadata(&ListParams::default().fields(&format!("spec.nodeName={name}"))).await?

@@ -217,6 +217,11 @@ impl Kubelets {
         self.by_node.write().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), kubelet);
     }
 
+    /// Removes the nodes of other names than these.
+    pub fn keep(&self, names: &[String]) {
+        self.by_node.write().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
+    }
+
     /// Removes all nodes. They have clients of the API server, so a server that keeps them is never dropped.
     pub fn clear(&self) {
         self.by_node.write().unwrap_or_else(PoisonError::into_inner).clear();

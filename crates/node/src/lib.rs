@@ -53,7 +53,7 @@ pub use kubelet::{
     StreamRequest,
 };
 
-use self::environment::{Facts, Variables};
+use self::environment::Variables;
 use self::events::Events;
 use self::hosts::Hosts;
 use self::logs::{RunLog, Wanted};
@@ -137,8 +137,22 @@ impl NodeHandle {
     }
 
     /// Returns the names under which the node is registered.
-    pub fn names(&self) -> &[String] {
-        &self.node.names
+    pub fn names(&self) -> Vec<String> {
+        self.node.shape().names.clone()
+    }
+
+    /// Poses as this many nodes with this many simulated GPUs each from now on, and returns when they are registered.
+    /// Pods on nodes that are no longer there run on until they are deleted; nothing of them is reported any more
+    /// after that.
+    ///
+    /// # Errors
+    /// If the API refuses a registration. The next call registers what is missing.
+    pub async fn resize(&self, nodes: u32, gpus: u32) -> Result<(), kube::Error> {
+        let shape = Arc::new(register::Shape::new(nodes, gpus));
+        // A node that comes back is a new one, with power.
+        lock(&self.node.dark).keep(&shape.names);
+        *lock(&self.node.shape) = shape;
+        register::register(&self.node).await
     }
 
     /// Returns the listener for API connections from the pods' own network. Only the first call returns it, and only if
@@ -191,8 +205,8 @@ pub struct LocalNode {
     client: kube::Client,
     sandbox: Sandbox,
     mode: Mode,
-    names: Vec<String>,
-    gpus: u32,
+    /// The nodes as which the machine poses now.
+    shape: Mutex<Arc<register::Shape>>,
     heartbeat: std::time::Duration,
     /// Nodes without power.
     dark: Mutex<power::Dark>,
@@ -207,8 +221,6 @@ pub struct LocalNode {
     claims: PathBuf,
     runtime: PathBuf,
     log_folder: PathBuf,
-    host_ip: String,
-    facts: Facts,
     hosts: Mutex<Hosts>,
     /// Whether pods have a name server.
     serves_names: bool,
@@ -231,6 +243,11 @@ pub struct LocalNode {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the names of the nodes as which a machine poses that poses as this many, at least one.
+pub fn names(nodes: u32) -> Vec<String> {
+    (0..nodes.max(1)).map(|number| format!("node-{number}")).collect()
 }
 
 fn absolute(images: LocalImages) -> LocalImages {
@@ -269,8 +286,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         client,
         sandbox,
         mode,
-        names: (0..options.nodes.max(1)).map(|number| format!("node-{number}")).collect(),
-        gpus: options.gpus,
+        shape: Mutex::new(Arc::new(register::Shape::new(options.nodes, options.gpus))),
         heartbeat: options.heartbeat,
         dark: Mutex::default(),
         devices: Mutex::default(),
@@ -284,8 +300,6 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         serves_api: api.is_some(),
         log_folder: options.state.join("logs"),
         runtime,
-        host_ip: HOST_IP.to_owned(),
-        facts: register::machine_facts(HOST_IP, options.nodes.max(1)),
         events,
         health: options.health.clone(),
         logs: Mutex::default(),
@@ -396,6 +410,11 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
 }
 
 impl LocalNode {
+    /// Returns the nodes as which the machine poses now.
+    fn shape(&self) -> Arc<register::Shape> {
+        Arc::clone(&lock(&self.shape))
+    }
+
     /// Returns the images that are mapped now.
     fn images(&self) -> Arc<LocalImages> {
         Arc::clone(&lock(&self.images))
@@ -529,7 +548,7 @@ impl LocalNode {
             return String::new();
         };
         let node = spec.node_name.as_deref().unwrap_or_default();
-        let numbers = lock(&self.devices).of(node, self.gpus, uid, spec, &container.name);
+        let numbers = lock(&self.devices).of(node, self.shape().gpus, uid, spec, &container.name);
         numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
     }
 

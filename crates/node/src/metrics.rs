@@ -118,7 +118,7 @@ impl LocalNode {
         let usage = self.sandbox.measure().await.ok()?;
         let time = Timestamp::now();
         let pods = self.pods_of(node, &usage, time);
-        let node = if self.names.len() == 1 {
+        let node = if self.shape().names.len() == 1 {
             let cpu_total_nanos = machine_cpu_nanos();
             let sampled = lock(&self.sampled);
             let cpu_nanocores = sampled.get(&0).map_or(0, |samples| samples.rate(time, cpu_total_nanos));

@@ -44,6 +44,11 @@ impl Dark {
         self.0.contains(name)
     }
 
+    /// Forgets the nodes of other names than these.
+    pub fn keep(&mut self, names: &[String]) {
+        self.0.retain(|name| names.contains(name));
+    }
+
     /// Applies the Node's annotation. Returns `None` if nothing changes.
     pub fn obey(&mut self, name: &str, node: &Node) -> Option<Switch> {
         match is_off(node) {

@@ -16,7 +16,7 @@ use semantics::local_nodes;
 use serde_json::json;
 
 use super::environment::Facts;
-use super::{LocalNode, lock};
+use super::{HOST_IP, LocalNode, lock};
 
 /// kubelet's `nodeLeaseDurationSeconds`. The lease is renewed four times in this period.
 const LEASE_SECONDS: i32 = 40;
@@ -33,8 +33,26 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The kubelet version that the nodes report.
 const KUBELET_VERSION: &str = "v1.36.0";
 
+/// The nodes as which the machine poses.
+#[derive(Debug)]
+pub struct Shape {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Simulated GPUs of each.
+    pub gpus: u32,
+    /// What each has of the machine.
+    pub facts: Facts,
+}
+
+impl Shape {
+    /// Divides the machine among this many nodes, at least one.
+    pub fn new(nodes: u32, gpus: u32) -> Self {
+        Self { names: super::names(nodes), gpus, facts: machine_facts(HOST_IP, nodes.max(1)) }
+    }
+}
+
 /// Returns each node's share of the machine's resources.
-pub fn machine_facts(host_ip: &str, nodes: u32) -> Facts {
+fn machine_facts(host_ip: &str, nodes: u32) -> Facts {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes = memory.lines().find_map(|line| {
@@ -66,15 +84,15 @@ fn place_of(position: usize, count: usize) -> (String, String) {
     (format!("rack-{rack}"), format!("zone-{zone}"))
 }
 
-fn status(node: &LocalNode, name: &str, since: Timestamp) -> NodeStatus {
+fn status(shape: &Shape, name: &str, since: Timestamp) -> NodeStatus {
     let amount = |value: String| Quantity(value);
     let mut capacity = BTreeMap::from([
-        ("cpu".to_owned(), amount(cpu(node.facts.cpu_millis))),
-        ("memory".to_owned(), amount(format!("{}Ki", node.facts.memory_bytes / 1024))),
+        ("cpu".to_owned(), amount(cpu(shape.facts.cpu_millis))),
+        ("memory".to_owned(), amount(format!("{}Ki", shape.facts.memory_bytes / 1024))),
         ("pods".to_owned(), amount(MAX_PODS.to_string())),
     ]);
-    if node.gpus > 0 {
-        capacity.insert(semantics::NVIDIA_GPU.to_owned(), amount(node.gpus.to_string()));
+    if shape.gpus > 0 {
+        capacity.insert(semantics::NVIDIA_GPU.to_owned(), amount(shape.gpus.to_string()));
     }
     let now = Timestamp::now();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| NodeCondition {
@@ -105,7 +123,7 @@ fn status(node: &LocalNode, name: &str, since: Timestamp) -> NodeStatus {
             ),
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ]),
-        addresses: Some(vec![address("InternalIP", &node.host_ip), address("Hostname", name)]),
+        addresses: Some(vec![address("InternalIP", HOST_IP), address("Hostname", name)]),
         daemon_endpoints: Some(NodeDaemonEndpoints::default()),
         node_info: Some(NodeSystemInfo {
             architecture: architecture().to_owned(),
@@ -138,9 +156,9 @@ fn os_image() -> String {
     name.trim_matches('"').to_owned()
 }
 
-fn node_object(node: &LocalNode, name: &str) -> Node {
-    let position = node.names.iter().position(|known| known == name).unwrap_or(0);
-    let (rack, zone) = place_of(position, node.names.len());
+fn node_object(node: &LocalNode, shape: &Shape, name: &str) -> Node {
+    let position = shape.names.iter().position(|known| known == name).unwrap_or(0);
+    let (rack, zone) = place_of(position, shape.names.len());
     let labels = [
         ("topology.kubernetes.io/region", "local"),
         ("topology.kubernetes.io/zone", zone.as_str()),
@@ -152,7 +170,7 @@ fn node_object(node: &LocalNode, name: &str) -> Node {
     ];
     let mut annotations =
         BTreeMap::from([(local_nodes::ANNOTATION_NODE_MODE.to_owned(), node.mode.kind.to_string())]);
-    if node.gpus > 0 {
+    if shape.gpus > 0 {
         annotations
             .insert(local_nodes::ANNOTATION_NODE_GPUS.to_owned(), local_nodes::GPUS_SIMULATED.to_owned());
     }
@@ -179,8 +197,9 @@ fn node_object(node: &LocalNode, name: &str) -> Node {
 /// Errors of the API.
 pub async fn register(node: &Arc<LocalNode>) -> Result<(), kube::Error> {
     let api: Api<Node> = Api::all(node.client.clone());
-    for name in &node.names {
-        let object = node_object(node, name);
+    let shape = node.shape();
+    for name in &shape.names {
+        let object = node_object(node, &shape, name);
         match api.create(&PostParams::default(), &object).await {
             Err(kube::Error::Api(answer)) if answer.is_already_exists() => {
                 let patch = json!({"metadata": {"labels": object.metadata.labels, "annotations": object.metadata.annotations}});
@@ -205,9 +224,10 @@ async fn write_status(
     name: &str,
     since: Timestamp,
 ) -> Result<(), kube::Error> {
-    let mut patch = json!({"status": status(node, name, since)});
-    if node.gpus == 0 {
-        // An earlier start may have had some.
+    let shape = node.shape();
+    let mut patch = json!({"status": status(&shape, name, since)});
+    if shape.gpus == 0 {
+        // It may have had some.
         for field in ["capacity", "allocatable"] {
             patch["status"][field][semantics::NVIDIA_GPU] = serde_json::Value::Null;
         }
@@ -226,7 +246,7 @@ pub async fn heartbeat(node: Arc<LocalNode>) {
             _ = tick.tick() => false,
             () = node.pulse.notified() => true,
         };
-        for name in node.names.iter().filter(|name| !lock(&node.dark).contains(name)) {
+        for name in node.shape().names.iter().filter(|name| !lock(&node.dark).contains(name)) {
             if let Err(error) = renew(&node, &nodes, name).await {
                 tracing::warn!(%error, node = name, "cannot renew the lease");
             }

@@ -105,7 +105,7 @@ async fn switch(
     parked: &mut Parked,
     known: &Node,
 ) {
-    let Some(name) = known.metadata.name.as_ref().filter(|name| node.names.contains(name)) else { return };
+    let Some(name) = known.metadata.name.as_ref().filter(|name| node.shape().names.contains(name)) else { return };
     let change = lock(&node.dark).obey(name, known);
     match change {
         None => {}
@@ -152,7 +152,7 @@ fn see(
 ) {
     let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let (Some(uid), true) =
-        (pod.metadata.uid.clone(), bound.as_ref().is_some_and(|name| node.names.contains(name)))
+        (pod.metadata.uid.clone(), bound.as_ref().is_some_and(|name| node.shape().names.contains(name)))
     else {
         return;
     };
@@ -219,7 +219,7 @@ fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume
         }
         let node = Arc::clone(node);
         tokio::spawn(async move {
-            let facts = node.facts.clone();
+            let facts = node.shape().facts.clone();
             let group = node.owner_group(&pod.spec.clone().unwrap_or_default());
             let context = volumes::VolumeContext {
                 client: &node.client,

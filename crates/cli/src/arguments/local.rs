@@ -164,11 +164,11 @@ pub enum Switch {
 #[command(after_help = "Examples:
   odh local up
   odh local up --image my-env=$HOME/venv             image my-env: ~/venv/bin first on PATH
-  odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each
+  odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each, at once
 
-State is kept in $ODH_HOME (~/.local/share/odh if not set). Without --image, --nodes, --gpus and
---mode, a cluster is started as it was the last time; with one of the last three, its images are
-kept. --reset forgets them.")]
+State is kept in $ODH_HOME (~/.local/share/odh if not set). --nodes, --gpus and --mode that are not
+given are as at the last start, and its images stay mapped; --reset forgets them. A cluster that is up
+adopts --image, --nodes and --gpus; a node with running pods must be drained before it goes.")]
 pub struct Up {
     /// What the cluster is to be like.
     #[command(flatten)]
@@ -190,18 +190,18 @@ pub struct ClusterOptions {
     /// Map an image name to a directory whose bin/ comes first on PATH; repeatable
     #[arg(long = "image", value_name = "NAME=DIR", value_parser = read_image)]
     pub images: Vec<(String, PathBuf)>,
-    /// Number of nodes; each gets an equal share of this machine
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub nodes: u32,
-    /// Number of simulated GPUs on each node, without real devices
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub gpus: u32,
+    /// Number of nodes; each gets an equal share of this machine (1 at the first start)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub nodes: Option<u32>,
+    /// Number of simulated GPUs on each node, without real devices (0 at the first start)
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<u32>,
     /// Time without heartbeats after which a node counts as lost: 10s, 1m
     #[arg(long, value_parser = read_grace, value_name = "TIME", default_value = "40s")]
     pub node_grace: Duration,
-    /// How pods are isolated: auto, rootless, root, plain
-    #[arg(long, value_enum, default_value_t = Mode::Auto, hide_possible_values = true)]
-    pub mode: Mode,
+    /// How pods are isolated: auto, rootless, root, plain (auto at the first start)
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub mode: Option<Mode>,
     /// Don't install the operator and its resources, to use another operator
     #[arg(long)]
     pub no_operator: bool,

@@ -10,6 +10,8 @@ pub mod home;
 pub mod state;
 
 #[cfg(feature = "local")]
+mod adopt;
+#[cfg(feature = "local")]
 mod audit;
 #[cfg(feature = "local")]
 mod dashboard;

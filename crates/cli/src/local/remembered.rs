@@ -1,4 +1,5 @@
-//! The options with which the local cluster was started last, so that it comes back as it was.
+//! What the local cluster is like: the options that its last start or a later change gave it, so that it comes back as it
+//! was. A running cluster reads them again on SIGUSR1 and adopts images, nodes and GPUs.
 
 use std::path::PathBuf;
 
@@ -13,110 +14,125 @@ use crate::failure::Failure;
 /// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
-    images: Vec<(String, PathBuf)>,
-    nodes: u32,
-    gpus: u32,
-    mode: Mode,
+    /// The directories that image names are mapped to.
+    pub images: LocalImages,
+    /// The number of nodes.
+    pub nodes: u32,
+    /// The number of GPUs of each node.
+    pub gpus: u32,
+    /// How pods are isolated.
+    pub mode: Mode,
+}
+
+impl Default for Remembered {
+    /// What is started if nothing is remembered and no option is given.
+    fn default() -> Self {
+        Self { images: LocalImages::new(), nodes: 1, gpus: 0, mode: Mode::Auto }
+    }
 }
 
 impl Remembered {
-    fn of(options: &ClusterOptions) -> Remembered {
-        let ClusterOptions { images, nodes, gpus, mode, .. } = options.clone();
-        Remembered { images, nodes, gpus, mode }
+    /// What is asked for, where the options that are not given are as remembered.
+    pub fn with(self, given: &ClusterOptions) -> Self {
+        let mut images = self.images;
+        images.extend(given.images.iter().cloned());
+        Self {
+            images,
+            nodes: given.nodes.unwrap_or(self.nodes),
+            gpus: given.gpus.unwrap_or(self.gpus),
+            mode: given.mode.unwrap_or(self.mode),
+        }
     }
 
-    /// What is started without any of these options.
-    fn plain() -> Remembered {
-        Remembered { images: Vec::new(), nodes: 1, gpus: 0, mode: Mode::Auto }
+    /// What a running cluster is like, except for its mode, which cannot change.
+    pub fn of(state: &State, mode: Mode) -> Self {
+        let mut images = state.images.clone();
+        images.remove(api::LAUNCH_IMAGE);
+        Self { images, nodes: state.nodes, gpus: state.gpus, mode }
     }
 
-    /// The options as one would type them.
-    fn typed(&self) -> String {
-        let mut words: Vec<String> = self
-            .images
-            .iter()
-            .map(|(name, directory)| format!("--image {name}={}", directory.display()))
-            .collect();
-        words.extend((self.nodes != 1).then(|| format!("--nodes {}", self.nodes)));
-        words.extend((self.gpus != 0).then(|| format!("--gpus {}", self.gpus)));
-        words.extend((self.mode != Mode::Auto).then(|| format!("--mode {:?}", self.mode).to_lowercase()));
+    /// The options that have these values where `given` does not say so already, as one would type them.
+    fn typed_beyond(&self, given: &ClusterOptions) -> String {
+        let plain = Self::default();
+        let asked = |name: &String| given.images.iter().any(|(asked, _)| asked == name);
+        let images = self.images.iter().filter(|(name, _)| !asked(name));
+        let mut words: Vec<String> =
+            images.map(|(name, directory)| format!("--image {name}={}", directory.display())).collect();
+        let mut add = |is_given: bool, is_plain: bool, text: String| {
+            words.extend((!is_given && !is_plain).then_some(text));
+        };
+        add(given.nodes.is_some(), self.nodes == plain.nodes, format!("--nodes {}", self.nodes));
+        add(given.gpus.is_some(), self.gpus == plain.gpus, format!("--gpus {}", self.gpus));
+        let mode = format!("--mode {:?}", self.mode).to_lowercase();
+        add(given.mode.is_some(), self.mode == plain.mode, mode);
         words.join(" ")
     }
 }
 
-/// Completes options by those of the last start; also returns what was added as one would type it. If any option is given,
-/// only the images are added, because jobs would otherwise run in other environments. A directory that no longer exists
-/// is left out.
-pub fn complete(home: &Home, options: &ClusterOptions) -> (ClusterOptions, Option<String>) {
-    let Some(mut last) = read(home) else { return (options.clone(), None) };
-    last.images.retain(|(_, directory)| directory.is_dir());
-    let given = Remembered::of(options);
-    if given != Remembered::plain() {
-        if !given.images.is_empty() || last.images.is_empty() {
-            return (options.clone(), None);
-        }
-        let images = last.images;
-        let added = Remembered { images: images.clone(), ..Remembered::plain() }.typed();
-        return (ClusterOptions { images, ..options.clone() }, Some(added));
-    }
-    if last == given {
-        return (options.clone(), None);
-    }
-    let typed = last.typed();
-    let Remembered { images, nodes, gpus, mode } = last;
-    (ClusterOptions { images, nodes, gpus, mode, ..options.clone() }, Some(typed))
+/// Completes options by those of the last start; also returns what was added as one would type it. A directory that no
+/// longer exists is left out.
+pub fn complete(home: &Home, given: &ClusterOptions) -> (ClusterOptions, Option<String>) {
+    let mut last = read(home);
+    last.images.retain(|_, directory| directory.is_dir());
+    let whole = last.with(given);
+    let added = whole.typed_beyond(given);
+    let Remembered { images, nodes, gpus, mode } = whole;
+    let options = ClusterOptions {
+        images: images.into_iter().collect(),
+        nodes: Some(nodes),
+        gpus: Some(gpus),
+        mode: Some(mode),
+        ..given.clone()
+    };
+    (options, Some(added).filter(|added| !added.is_empty()))
 }
 
-/// Remembers the options of a start.
+/// Returns what is remembered, or the defaults.
+pub fn read(home: &Home) -> Remembered {
+    let read = || serde_json::from_slice(&std::fs::read(home.options()).ok()?).ok();
+    read().unwrap_or_default()
+}
+
+/// Remembers this.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn remember(home: &Home, options: &ClusterOptions) -> Result<(), Failure> {
-    write(home, &Remembered::of(options))
-}
-
-/// Returns the images that are remembered.
-pub fn images(home: &Home) -> LocalImages {
-    read(home).map(|last| last.images.into_iter().collect()).unwrap_or_default()
-}
-
-/// Remembers these images instead of those of the last start. `state` is that of the running cluster, whose nodes are not
-/// always remembered: `odh local run` may have started it.
-///
-/// # Errors
-/// If the file cannot be written.
-pub fn remember_images(home: &Home, state: Option<&State>, images: &LocalImages) -> Result<(), Failure> {
-    let mut options = read(home).unwrap_or_else(Remembered::plain);
-    if let Some(state) = state {
-        (options.nodes, options.gpus) = (state.nodes, state.gpus);
-    }
-    options.images = images.iter().map(|(name, directory)| (name.clone(), directory.clone())).collect();
-    write(home, &options)
-}
-
-fn read(home: &Home) -> Option<Remembered> {
-    serde_json::from_slice(&std::fs::read(home.options()).ok()?).ok()
-}
-
-fn write(home: &Home, options: &Remembered) -> Result<(), Failure> {
+pub fn write(home: &Home, options: &Remembered) -> Result<(), Failure> {
     write_private(&home.options(), &serde_json::to_vec_pretty(options).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::Up;
+    use clap::{Args as _, FromArgMatches as _};
+
+    fn given(words: &[&str]) -> ClusterOptions {
+        let command = Up::augment_args(clap::Command::new("up"));
+        let words = ["up"].iter().chain(words);
+        Up::from_arg_matches(&command.get_matches_from(words)).unwrap().cluster
+    }
 
     #[test]
-    fn options_are_typed_as_they_were_given() {
-        let remembered = Remembered {
-            images: vec![("train:1".to_owned(), PathBuf::from("/venv"))],
+    fn each_option_that_is_not_given_is_as_the_last_time() {
+        let last = Remembered {
+            images: [("train:1".to_owned(), PathBuf::from("/venv"))].into(),
             nodes: 4,
             gpus: 8,
             mode: Mode::Rootless,
         };
-        assert_eq!(remembered.typed(), "--image train:1=/venv --nodes 4 --gpus 8 --mode rootless");
-        assert_eq!(Remembered::plain().typed(), "");
-        let text = serde_json::to_string(&remembered).unwrap();
-        assert_eq!(serde_json::from_str::<Remembered>(&text).unwrap(), remembered);
+        assert_eq!(last.clone().with(&given(&[])), last);
+        assert_eq!(
+            last.typed_beyond(&given(&[])),
+            "--image train:1=/venv --nodes 4 --gpus 8 --mode rootless"
+        );
+        let more = given(&["--gpus", "2", "--image", "train:1=/other", "--image", "x=/x"]);
+        let whole = last.with(&more);
+        assert_eq!((whole.nodes, whole.gpus), (4, 2));
+        assert_eq!(whole.images["train:1"], PathBuf::from("/other"));
+        assert_eq!(whole.typed_beyond(&more), "--nodes 4 --mode rootless");
+        assert_eq!(Remembered::default().typed_beyond(&given(&[])), "");
+        let text = serde_json::to_string(&whole).unwrap();
+        assert_eq!(serde_json::from_str::<Remembered>(&text).unwrap(), whole);
     }
 }

@@ -8,7 +8,7 @@ use jobs::delete::Manner;
 use jobs::submit::{self, DryRun};
 
 use super::home::Home;
-use super::remembered;
+use super::{adopt, remembered};
 use super::state::State;
 use super::up::{self, Started};
 use crate::arguments::{Global, Run};
@@ -63,7 +63,7 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
         if !up::is_as_asked(&given, &state) {
             return Err(up_with_other_options());
         }
-        return up::adopt_images(console, home, state, &given);
+        return adopt::given(console, home, state, &given);
     }
     let (options, _) = remembered::complete(home, &given);
     match up::start(home, &options)? {
@@ -82,7 +82,7 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
     }
 }
 
-/// The cluster keeps the options that it was started with, and the job would run on other nodes.
+/// The cluster keeps its mode, and the job would run in another than the one asked for.
 fn up_with_other_options() -> Failure {
     Failure::new(Class::Conflict, "AlreadyUp", "the local cluster is up with other options than those given")
         .with_hint("omit them, or stop it first: odh local down")

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::Cluster;
+use cluster::{Cluster, ResizeError};
 use cluster::node::ModeChoice;
 use cluster::store::OpenError;
 use cluster::supervision::supervise;
@@ -29,7 +29,7 @@ use super::audit::Audit;
 use super::home::{Home, unusable};
 use super::launch_agent::LaunchAgent;
 use super::log;
-use super::remembered;
+use super::remembered::{self, Remembered};
 use super::service;
 use super::state::{Failures, State, process_started_ticks, write_private};
 use super::variables;
@@ -155,7 +155,7 @@ async fn until_told(
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
     // Before the state says that the process is there: without a handler the signal would end it.
-    let mut images = signal(SignalKind::user_defined1())
+    let mut changes = signal(SignalKind::user_defined1())
         .map_err(|error| Failure::new(Class::Error, "Signals", format!("cannot receive signals: {error}")))?;
     let audit = Arc::new(Audit::default());
     let with_operator = !state.no_operator;
@@ -185,9 +185,9 @@ async fn until_told(
         // The cluster keeps the sender for its lifetime.
         tokio::select! {
             () = &mut end => return Ok(()),
-            Some(()) = images.recv() => {
-                state.images = with_agent(home, remembered::images(home));
-                cluster.map_images(state.images.clone());
+            Some(()) = changes.recv() => {
+                state.refused = adopt(home, cluster, state).await.err().map(|error| error.to_string());
+                state.adoptions += 1;
             }
             Ok(()) = health.changed() => {}
         }
@@ -196,6 +196,18 @@ async fn until_told(
             tracing::warn!(error = failure.message, "cannot write the cluster's state");
         }
     }
+}
+
+/// Adopts the remembered images, nodes and GPUs. If the nodes cannot change, the images do.
+async fn adopt(home: &Home, cluster: &Cluster, state: &mut State) -> Result<(), ResizeError> {
+    let Remembered { images, nodes, gpus, mode: _ } = remembered::read(home);
+    state.images = with_agent(home, images);
+    cluster.map_images(state.images.clone());
+    if (nodes, gpus) != (state.nodes, state.gpus) {
+        cluster.resize(nodes, gpus).await?;
+        (state.nodes, state.gpus) = (nodes, gpus);
+    }
+    Ok(())
 }
 
 /// Adds the launch agent's image, which is always there.
@@ -304,12 +316,12 @@ fn options(
     options.listen = SocketAddr::from(([127, 0, 0, 1], port));
     options.images = images.clone();
     options.presets = variables::presets();
-    options.nodes = up.nodes;
+    options.nodes = up.nodes.unwrap_or(1);
     options.audit = (up.audit == Switch::On).then(|| home.audit());
-    options.gpus = up.gpus;
+    options.gpus = up.gpus.unwrap_or(0);
     options.durable = true;
     options.node_grace = up.node_grace;
-    options.mode = match up.mode {
+    options.mode = match up.mode.unwrap_or(Mode::Auto) {
         Mode::Auto => ModeChoice::Auto,
         Mode::Rootless => ModeChoice::Rootless,
         Mode::Root => ModeChoice::Root,
@@ -404,8 +416,10 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: LocalImages) -> Stat
         mode_reason: mode.as_ref().and_then(|mode| mode.reason.clone()),
         limits_not_enforced: mode.and_then(|mode| mode.limits.err()),
         images,
-        nodes: up.nodes,
-        gpus: up.gpus,
+        nodes: up.nodes.unwrap_or(1),
+        gpus: up.gpus.unwrap_or(0),
+        adoptions: 0,
+        refused: None,
         no_operator: up.no_operator,
         failures: BTreeMap::new(),
         since: Timestamp::now(),

@@ -62,6 +62,12 @@ pub struct State {
     pub nodes: u32,
     /// The number of GPUs that each node reports.
     pub gpus: u32,
+    /// How often the cluster was asked to adopt the remembered options.
+    #[serde(default)]
+    pub adoptions: u64,
+    /// Why it did not adopt them the last time.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// Whether the operator was left out.
     #[serde(default)]
     pub no_operator: bool,

@@ -14,7 +14,8 @@ use jobs::Class;
 use super::home::{Home, unusable};
 use super::server::{self, Message};
 use super::state::State;
-use super::{dashboard, image, log, remembered};
+use super::remembered::Remembered;
+use super::{adopt, dashboard, image, log, remembered};
 use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
@@ -42,7 +43,7 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
     let began = Instant::now();
     match start(&home, &options)? {
         Started::New(state) => {
-            remembered::remember(&home, &options)?;
+            remembered::write(&home, &Remembered::default().with(&options))?;
             if let Some(last) = last {
                 console.note(&format!(
                     "started as the last time, with {last}; to forget that: odh local up --reset"
@@ -59,7 +60,7 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
             );
             console.data(&text)?;
             console.data(&dashboard_text(&state))?;
-            let state = adopt_images(console, &home, state, &given)?;
+            let state = adopt::given(console, &home, state, &given)?;
             differs(console, &given, &state);
         }
     }
@@ -141,16 +142,11 @@ fn spawn(home: &Home, up: &ClusterOptions) -> Result<Child, Failure> {
 }
 
 fn flags(up: &ClusterOptions) -> Vec<String> {
-    let mode = match up.mode {
-        Mode::Auto => "auto",
-        Mode::Rootless => "rootless",
-        Mode::Root => "root",
-        Mode::Plain => "plain",
-    };
+    let mode = up.mode.unwrap_or(Mode::Auto);
     let mut flags = vec![
-        format!("--nodes={}", up.nodes),
-        format!("--gpus={}", up.gpus),
-        format!("--mode={mode}"),
+        format!("--nodes={}", up.nodes.unwrap_or(1)),
+        format!("--gpus={}", up.gpus.unwrap_or(0)),
+        format!("--mode={mode:?}").to_lowercase(),
         format!("--port={}", up.port),
         format!("--node-grace={}ms", up.node_grace.as_millis()),
         format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
@@ -260,40 +256,22 @@ fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
     })
 }
 
-/// Maps the images that were given on a running cluster as well, and says so; returns its state after that.
-pub fn adopt_images(
-    console: &Console,
-    home: &Home,
-    state: State,
-    given: &ClusterOptions,
-) -> Result<State, Failure> {
-    let (state, new) = image::adopt(home, state, &given.images)?;
-    for name in new {
-        console.note(&format!("image/{name} is mapped from now on; running pods keep what they have"));
-    }
-    Ok(state)
-}
-
 /// Warns about options that a running cluster does not adopt.
 fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     if !is_as_asked(up, state) {
         console.warn(
-            "the cluster keeps the options that it was started with; to change them: odh local down, then odh local up",
+            "the cluster keeps its mode, port and operator until it is stopped; to change them: odh local down, then odh local up",
         );
     }
 }
 
-/// Whether a running cluster has all options that were given; images aside, which it adopts.
+/// Whether a running cluster has all options that were given, except for those that it adopts: images, nodes and GPUs.
 pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
     let mode = match up.mode {
-        Mode::Auto => true,
-        Mode::Rootless => state.mode == "rootless",
-        Mode::Root => state.mode == "root",
-        Mode::Plain => state.mode == "plain",
+        None | Some(Mode::Auto) => true,
+        Some(asked) => state.mode == format!("{asked:?}").to_lowercase(),
     };
-    let nodes = up.nodes == 1 || up.nodes == state.nodes;
-    let gpus = up.gpus == 0 || up.gpus == state.gpus;
     let operator = up.no_operator == state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
-    mode && nodes && gpus && operator && port
+    mode && operator && port
 }

@@ -30,7 +30,8 @@ fn up_twice_down_twice_and_nothing_is_left() {
     assert!(address(&printed.out).starts_with(&format!("{service}/signin?ticket=")), "{}", printed.out);
     assert_ne!(address(&printed.out), address(&up.out), "each address works once");
     assert_eq!(pid_of(&home), pid);
-    home.run("local up --nodes 3").ends(0).says("the options that it was started with");
+    home.run("local up --nodes 3").ends(0).says("3 nodes with 0 GPUs each from now on, instead of 1 node");
+    home.run("local up --mode plain --port 1").ends(0).says("until it is stopped");
     let kubeconfig = home.run("local kubeconfig").ends(0);
     assert!(kubeconfig.out.contains("certificate-authority-data"));
     assert!(kubeconfig.out.contains("name: training.opendatahub.io/service"), "{}", kubeconfig.out);

@@ -32,7 +32,7 @@ use super::environment::{Facts, relocate};
 use super::sandbox::protocol::PodSpec as SandboxSpec;
 use super::status::{self, ContainerRecord, PodRecord, State};
 use super::volumes::{self, Ready};
-use super::{LocalNode, lock};
+use super::{HOST_IP, LocalNode, lock};
 use controller_runtime::supervision::contained;
 
 /// The first pause before creating a volume or sandbox is retried; it doubles.
@@ -218,7 +218,7 @@ fn first_record(node: &LocalNode, pod: &Pod) -> PodRecord {
     let mut record = PodRecord {
         init: spec.init_containers.iter().flatten().map(make).collect(),
         main: spec.containers.iter().map(make).collect(),
-        host_ip: node.host_ip.clone(),
+        host_ip: HOST_IP.to_owned(),
         start_time: Some(Timestamp::now()),
         limits_missing: node.mode.limits.clone().err().filter(|_| limited),
         conditions: pod.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default(),
@@ -268,7 +268,7 @@ impl PodRun {
 
     /// Returns the facts for the downward API.
     pub fn facts(&self) -> Facts {
-        Facts { pod_ip: self.address.to_string(), ..self.node.facts.clone() }
+        Facts { pod_ip: self.address.to_string(), ..self.node.shape().facts.clone() }
     }
 
     /// Returns how long containers may now take to end.

@@ -79,6 +79,43 @@ fn images_are_mapped_while_the_cluster_runs() {
 }
 
 #[test]
+fn nodes_and_gpus_change_while_the_cluster_runs() {
+    let home = Home::with_cluster("less_to_type::nodes");
+    let words = ["--workers", "2", "--gpus", "2", "--image", "local", "--", "sleep", "600"];
+    home.odh(&[&["training", "create", "spread"], &words[..]].concat()).ended(0).says("Insufficient GPUs");
+    home.odh(&["local", "up", "--nodes", "2", "--gpus", "2"])
+        .ended(0)
+        .says("2 nodes with 2 GPUs each from now on, instead of 1 node with 0 GPUs");
+    within(PATIENCE, "each Worker of the job that waited runs on a node of its own", || {
+        let pods = home.kubectl(&["get", "pods", "-l", "training.kubeflow.org/job-role=worker", "-o", "json"]).json();
+        let items = pods["items"].as_array()?;
+        let on: std::collections::BTreeSet<&str> = items
+            .iter()
+            .filter(|pod| pod["status"]["phase"] == "Running")
+            .filter_map(|pod| pod["spec"]["nodeName"].as_str())
+            .collect();
+        (on.len() == 2).then_some(())
+    });
+    home.kubectl(&["exec", "spread-worker-1", "--", "sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES"])
+        .ended(0)
+        .says("sees 0,1");
+    // A node goes only when nothing runs on it, and what was refused is forgotten.
+    home.odh(&["local", "up", "--nodes", "1"]).ended(7).says("runs on node-1").says("odh local node drain");
+    home.odh(&["local", "status"]).ended(0).says("2, 2 GPUs each");
+    home.odh(&["training", "delete", "spread", "--yes"]).ended(0);
+    home.odh(&["local", "up", "--nodes", "1"]).ended(0).says("1 node with 2 GPUs each");
+    let nodes = home.odh(&["local", "node", "list", "-o", "json"]).json();
+    assert_eq!(nodes.as_array().map(Vec::len), Some(1), "{nodes:#}");
+    // A node that comes back works, and the next start has what was changed.
+    home.odh(&["local", "up", "--nodes", "2"]).ended(0);
+    home.odh(&["local", "down"]).ended(0);
+    home.odh(&["local", "up", "--gpus", "1"]).ended(0).says("--nodes 2");
+    home.odh(&["local", "status"]).ended(0).says("2, 1 GPU each");
+    let words = ["--workers", "2", "--gpus", "1", "--image", "local", "--wait", "--", "true"];
+    home.odh(&[&["training", "create", "again"], &words[..]].concat()).ended(0);
+}
+
+#[test]
 fn a_cancelled_job_stops_and_keeps_its_record_and_output() {
     let home = Home::with_cluster("less_to_type::cancel");
     create(&home, "long", "echo begins; sleep 600");
