@@ -35,6 +35,7 @@ parser.add_argument("--jobs", type=int, default=1000)
 parser.add_argument("--workers", type=int, default=10)
 parser.add_argument("--limit", type=float, default=420, help="the longest that a scene may take, in seconds")
 parser.add_argument("--scenes", default="start,shortage,room,silence,loss,restart")
+parser.add_argument("--upstream-scenes", help="those of upstream's operator, if not the same")
 parser.add_argument("--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "scale.md")
 options = parser.parse_args()
 if not (options.run and options.ours):
@@ -210,7 +211,8 @@ def restart(operator, which, program, flags):
 
 def measure(which):
     program, flags = (options.ours, []) if which == "ours" else (options.upstream, RAISED)
-    scenes, found = options.scenes.split(","), {}
+    scenes = options.scenes if which == "ours" else options.upstream_scenes or options.scenes
+    scenes, found = scenes.split(","), {}
 
     def note(scene, result):
         found[scene] = result
