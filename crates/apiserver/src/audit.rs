@@ -396,7 +396,12 @@ mod tests {
         };
         let everything = || {
             let old = (1..).map_while(packed).collect::<Vec<_>>();
-            let all = old.iter().rev().cloned().chain([std::fs::read_to_string(&path).unwrap()]).collect::<String>();
+            let all = old
+                .iter()
+                .rev()
+                .cloned()
+                .chain([std::fs::read_to_string(&path).unwrap()])
+                .collect::<String>();
             (old.len(), all.lines().count())
         };
         record(7);

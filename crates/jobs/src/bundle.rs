@@ -9,8 +9,8 @@ use kube::{Client, Resource, ResourceExt};
 use paging::MOST_PAGES;
 use serde_json::Value;
 
-use crate::redaction::{clean, redact};
 use crate::list::Selection;
+use crate::redaction::{clean, redact};
 use crate::{Attempt, Error, Kind, describe, events, explanation, list};
 
 /// The number of lines kept from the end of each log.
@@ -80,18 +80,24 @@ pub async fn of_cluster(client: &Client) -> Result<Vec<File>, Error> {
     let mut unread = Vec::new();
     let everything = Selection::default();
     let rows = list::rows(client, &everything);
-    let (nodes, quotas, pods, events) = (all::<Node>(client), all::<ResourceQuota>(client), all::<Pod>(client), all::<Event>(client));
+    let (nodes, quotas, pods, events) =
+        (all::<Node>(client), all::<ResourceQuota>(client), all::<Pod>(client), all::<Event>(client));
     let (rows, nodes, quotas, pods, events) = futures::join!(rows, nodes, quotas, pods, events);
     let mut keep = |path: &str, found: Result<Value, String>| match found {
         Ok(value) => files.push(json_file(path, Ok(value))),
         Err(why) => unread.push(format!("{path}: {why}")),
     };
-    keep("jobs.json", rows.map(|rows| serde_json::to_value(rows).unwrap_or_default()).map_err(|e| e.to_string()));
+    keep(
+        "jobs.json",
+        rows.map(|rows| serde_json::to_value(rows).unwrap_or_default()).map_err(|e| e.to_string()),
+    );
     keep("nodes.json", nodes.map(|nodes| serde_json::to_value(nodes).unwrap_or_default()));
     keep("quotas.json", quotas.map(|quotas| serde_json::to_value(quotas).unwrap_or_default()));
     let own: Vec<Pod> = pods.iter().flatten().filter(|pod| is_operator(pod)).cloned().collect();
     match pods {
-        Ok(pods) => files.push(File { path: "pods.txt".to_owned(), text: pods.iter().map(pod_line).collect() }),
+        Ok(pods) => {
+            files.push(File { path: "pods.txt".to_owned(), text: pods.iter().map(pod_line).collect() })
+        }
         Err(why) => unread.push(format!("pods: {why}")),
     }
     match events {
@@ -125,7 +131,9 @@ where
         found.append(&mut page);
     };
     let api: Api<K> = Api::all(client.clone());
-    paging::each(&api, ListParams::default(), MOST_PAGES, &mut keep).await.map_err(|error| error.to_string())?;
+    paging::each(&api, ListParams::default(), MOST_PAGES, &mut keep)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(found)
 }
 
@@ -141,7 +149,11 @@ fn pod_line(pod: &Pod) -> String {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("-");
     let containers = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
     let restarts: i32 = containers.map(|container| container.restart_count).sum();
-    format!("{}/{} {phase} on {node}, {restarts} restarts\n", pod.namespace().unwrap_or_default(), pod.name_any())
+    format!(
+        "{}/{} {phase} on {node}, {restarts} restarts\n",
+        pod.namespace().unwrap_or_default(),
+        pod.name_any()
+    )
 }
 
 fn event_lines(events: &[describe::EventView]) -> String {

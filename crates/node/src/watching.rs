@@ -105,7 +105,9 @@ async fn switch(
     parked: &mut Parked,
     known: &Node,
 ) {
-    let Some(name) = known.metadata.name.as_ref().filter(|name| node.shape().names.contains(name)) else { return };
+    let Some(name) = known.metadata.name.as_ref().filter(|name| node.shape().names.contains(name)) else {
+        return;
+    };
     let change = lock(&node.dark).obey(name, known);
     match change {
         None => {}

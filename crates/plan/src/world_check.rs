@@ -69,7 +69,8 @@ fn verdict(
     let workers = world.workers.len();
     // The ranks of a single Worker are on one host in any case. What can go wrong is that they are not there.
     if workers > 1 {
-        let alone = diagnose(&output, Ending::Exited(0), &facts).filter(|found| found.cause == Cause::WrongMpi);
+        let alone =
+            diagnose(&output, Ending::Exited(0), &facts).filter(|found| found.cause == Cause::WrongMpi);
         if let Some(found) = alone {
             return Some((false, found.cause.word(), found.message));
         }

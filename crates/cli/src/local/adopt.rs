@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use jobs::Class;
 use nix::sys::signal::Signal;
 
+use super::down;
 use super::home::Home;
 use super::remembered::{self, Remembered};
 use super::state::State;
-use super::down;
 use crate::arguments::ClusterOptions;
 use crate::console::Console;
 use crate::failure::Failure;
@@ -28,11 +28,14 @@ pub fn given(console: &Console, home: &Home, state: State, given: &ClusterOption
         return Ok(state);
     }
     let adopted = apply(home, Some(&state), &wanted)?.unwrap_or(state);
-    for name in wanted.images.iter().filter(|(name, at)| is.images.get(*name) != Some(at)).map(|(name, _)| name) {
+    for name in
+        wanted.images.iter().filter(|(name, at)| is.images.get(*name) != Some(at)).map(|(name, _)| name)
+    {
         console.note(&format!("image/{name} is mapped from now on; running pods keep what they have"));
     }
     if (wanted.nodes, wanted.gpus) != (is.nodes, is.gpus) {
-        let count = |number: u32, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+        let count =
+            |number: u32, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
         console.note(&format!(
             "the cluster has {} with {} each from now on, instead of {} with {}",
             count(wanted.nodes, "node"),

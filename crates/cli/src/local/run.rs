@@ -8,9 +8,9 @@ use jobs::delete::Manner;
 use jobs::submit::{self, DryRun};
 
 use super::home::Home;
-use super::{adopt, remembered};
 use super::state::State;
 use super::up::{self, Started};
+use super::{adopt, remembered};
 use crate::arguments::{Global, Run};
 use crate::connect::{Connection, connect_local};
 use crate::console::{Console, FAINT, styled};

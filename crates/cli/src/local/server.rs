@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Cluster, ResizeError};
 use cluster::node::ModeChoice;
 use cluster::store::OpenError;
 use cluster::supervision::supervise;
+use cluster::{Cluster, ResizeError};
 use jiff::Timestamp;
 use jobs::Class;
 use kube::Client;

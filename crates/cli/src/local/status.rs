@@ -57,7 +57,10 @@ fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -
         ("Up for", view::duration(std::time::Duration::from_secs(up))),
         ("Mode", mode),
         ("Limits", limits),
-        ("Nodes", format!("{}, {} GPU{} each", state.nodes, state.gpus, if state.gpus == 1 { "" } else { "s" })),
+        (
+            "Nodes",
+            format!("{}, {} GPU{} each", state.nodes, state.gpus, if state.gpus == 1 { "" } else { "s" }),
+        ),
         ("Process", state.pid.to_string()),
     ];
     fields.extend(resident_kib.map(|kib| ("Memory", format!("{:.1} MiB", kib as f64 / 1024.0))));

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use jobs::Class;
 
 use super::home::{Home, unusable};
+use super::remembered::Remembered;
 use super::server::{self, Message};
 use super::state::State;
-use super::remembered::Remembered;
 use super::{adopt, dashboard, image, log, remembered};
 use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};

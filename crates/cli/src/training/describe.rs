@@ -167,7 +167,8 @@ fn command(found: &Description) -> Option<String> {
                 let first = word.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
                 format!("'{} …' ({lines} lines)", first.trim().replace('\'', "'\\''"))
             }
-            _ => match word.is_empty() || word.contains(|c: char| c.is_whitespace() || "\"'$&|;<>()*".contains(c))
+            _ => match word.is_empty()
+                || word.contains(|c: char| c.is_whitespace() || "\"'$&|;<>()*".contains(c))
             {
                 true => format!("'{}'", word.replace('\'', "'\\''")),
                 false => word.clone(),

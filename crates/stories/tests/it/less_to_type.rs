@@ -87,7 +87,9 @@ fn nodes_and_gpus_change_while_the_cluster_runs() {
         .ended(0)
         .says("2 nodes with 2 GPUs each from now on, instead of 1 node with 0 GPUs");
     within(PATIENCE, "each Worker of the job that waited runs on a node of its own", || {
-        let pods = home.kubectl(&["get", "pods", "-l", "training.kubeflow.org/job-role=worker", "-o", "json"]).json();
+        let pods = home
+            .kubectl(&["get", "pods", "-l", "training.kubeflow.org/job-role=worker", "-o", "json"])
+            .json();
         let items = pods["items"].as_array()?;
         let on: std::collections::BTreeSet<&str> = items
             .iter()
