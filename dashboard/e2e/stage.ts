@@ -37,6 +37,8 @@ export type Visit = {
   width?: number;
   token?: string;
   options?: BrowserContextOptions;
+  /** Whether the browser does not know the dashboard yet: then the tour begins. */
+  isFirst?: boolean;
   /** Where the dashboard is; the server for its built files if not given. */
   at?: string;
 };
@@ -44,7 +46,7 @@ export type Visit = {
 /** A page of its own. At the end it must have reported no error of its own, and have asked nobody but the service. */
 export async function visit(
   path: string,
-  { theme = "light", width = 1280, token, options, at = cluster.dashboard }: Visit,
+  { theme = "light", width = 1280, token, options, isFirst = false, at = cluster.dashboard }: Visit,
   test: (page: Page) => Promise<void>,
 ) {
   const context = await browser.newContext({
@@ -69,6 +71,7 @@ export async function visit(
   });
   page.on("dialog", (dialog) => faults.push(`a dialog: ${dialog.message()}`));
   await page.addInitScript((chosen) => localStorage.setItem("training.theme", chosen), theme);
+  if (!isFirst) await page.addInitScript(() => localStorage.setItem("training.tour", "seen"));
   try {
     await page.goto(at + path);
     await page.getByRole("heading", { level: 1 }).waitFor();
@@ -82,18 +85,18 @@ export async function visit(
   }
 }
 
-/** Every rule of axe, and a screenshot for people. */
-export async function inspect(page: Page, name: string): Promise<void> {
+/** Every rule of axe, for the page or a part of it, and a screenshot for people. */
+export async function inspect(page: Page, name: string, part?: string): Promise<void> {
   await page.evaluate(() => Promise.all(document.getAnimations().map((one) => one.finished.catch(() => {}))));
   await page.screenshot({ path: join(screenshots, `${name}.png`) });
   // Evaluated by the debugger: the page's policy does not apply to it.
   await page.evaluate(axe);
-  const found = await page.evaluate(async () => {
+  const found = await page.evaluate(async (part) => {
     const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice", "experimental"];
     const { axe } = window as unknown as { axe: typeof import("axe-core") };
-    const { violations } = await axe.run(document, { runOnly: { type: "tag", values: tags } });
+    const { violations } = await axe.run(part ?? document, { runOnly: { type: "tag", values: tags } });
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join("\n")}`);
-  });
+  }, part);
   expect(found, name).toEqual([]);
 }
 

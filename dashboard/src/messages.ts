@@ -8,5 +8,6 @@ import { job } from "./messages/job";
 import { jobs } from "./messages/jobs";
 import { notifications } from "./messages/notifications";
 import { templates } from "./messages/templates";
+import { tour } from "./messages/tour";
 
-export const messages = { common, jobs, create, job, compare, admin, templates, notifications } as const;
+export const messages = { common, jobs, create, job, compare, admin, templates, notifications, tour } as const;

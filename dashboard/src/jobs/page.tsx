@@ -63,7 +63,7 @@ export function JobsPage() {
 
 function CreateButton() {
   return (
-    <Button variant="primary" component={(props) => <Link {...props} to="/create" />}>
+    <Button variant="primary" component={(props) => <Link {...props} to="/create" data-create-link />}>
       {text.create}
     </Button>
   );

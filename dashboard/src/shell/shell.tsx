@@ -26,6 +26,8 @@ import { mainId } from "./main-element";
 import { NamespaceSelector } from "./namespace-selector";
 import { PlaceLinks } from "./place-links";
 import { ThemeMenu } from "./theme-menu";
+import { Tour } from "./tour";
+import { useTour } from "./use-tour";
 import { UserMenu } from "./user-menu";
 
 const text = messages.common;
@@ -43,10 +45,11 @@ export function Shell() {
     </SkipToContent>
   );
   const page = useMatches().at(-1)?.id;
+  const tour = useTour();
   return (
     <Page
       isManagedSidebar
-      masthead={<Top />}
+      masthead={<Top onTour={tour.start} />}
       sidebar={<Side />}
       skipToContent={skip}
       mainContainerId={mainId}
@@ -55,11 +58,12 @@ export function Shell() {
       <ErrorBoundary key={page}>
         <Outlet />
       </ErrorBoundary>
+      {tour.isOpen && <Tour onClose={tour.close} />}
     </Page>
   );
 }
 
-function Top() {
+function Top({ onTour }: { onTour: () => void }) {
   return (
     <Masthead>
       <MastheadMain>
@@ -89,7 +93,7 @@ function Top() {
                 <ThemeMenu />
               </ToolbarItem>
               <ToolbarItem>
-                <UserMenu />
+                <UserMenu onTour={onTour} />
               </ToolbarItem>
             </ToolbarGroup>
           </ToolbarContent>

@@ -1,4 +1,4 @@
-// Who is signed in.
+// Who is signed in, and where to find help.
 
 import { Divider, Dropdown, DropdownItem, DropdownList, MenuToggle } from "@patternfly/react-core";
 import { useState } from "react";
@@ -8,7 +8,9 @@ import { messages } from "../messages";
 
 const text = messages.common;
 
-export function UserMenu() {
+export const userMenuId = "user-menu";
+
+export function UserMenu({ onTour }: { onTour: () => void }) {
   const [open, setOpen] = useState(false);
   const name = useIdentity().data?.user;
   return (
@@ -20,6 +22,7 @@ export function UserMenu() {
       toggle={(toggle) => (
         <MenuToggle
           ref={toggle}
+          id={userMenuId}
           variant="plainText"
           isExpanded={open}
           onClick={() => setOpen(!open)}
@@ -30,6 +33,14 @@ export function UserMenu() {
       )}
     >
       <DropdownList>
+        <DropdownItem
+          onClick={() => {
+            setOpen(false);
+            onTour();
+          }}
+        >
+          {messages.tour.start}
+        </DropdownItem>
         <DropdownItem to="/docs" target="_blank" rel="noreferrer">
           {text.user.api}
         </DropdownItem>

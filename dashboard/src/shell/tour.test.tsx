@@ -1,0 +1,56 @@
+import { render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { messages } from "../messages";
+import { Tour } from "./tour";
+import { isFirstVisit } from "./use-tour";
+
+afterEach(() => localStorage.clear());
+
+describe("the tour", () => {
+  test("is for the first visit of the list of jobs, not for a link to something else", () => {
+    expect(isFirstVisit("/", "")).toBe(true);
+    expect(isFirstVisit("/jobs", "")).toBe(true);
+    expect(isFirstVisit("/jobs", "?phase=Failed")).toBe(false);
+    expect(isFirstVisit("/jobs/team/mpijob/train", "")).toBe(false);
+    localStorage.setItem("training.tour", "seen");
+    expect(isFirstVisit("/jobs", "")).toBe(false);
+  });
+
+  test("leads through all steps and back, by keyboard, also on a page without jobs", async () => {
+    const user = userEvent.setup();
+    const close = vi.fn();
+    render(
+      <main>
+        <h1>Jobs</h1>
+        <Tour onClose={close} />
+      </main>,
+    );
+    const next = await screen.findByRole("button", { name: messages.tour.next });
+    await vi.waitFor(() => expect(next).toHaveFocus());
+    for (const { title } of Object.values(messages.tour.steps)) {
+      expect(screen.getByRole("heading", { name: title })).toBeInTheDocument();
+      expect(close).not.toHaveBeenCalled();
+      expect(next).toHaveFocus();
+      await user.keyboard("{Enter}");
+    }
+    expect(close).toHaveBeenCalledOnce();
+    await user.click(screen.getByRole("button", { name: messages.tour.back }));
+    expect(screen.getByText(messages.tour.progress(4, 5))).toBeInTheDocument();
+  });
+
+  test("is skipped with Escape or its button", async () => {
+    const user = userEvent.setup();
+    const close = vi.fn();
+    render(
+      <main>
+        <h1>Jobs</h1>
+        <Tour onClose={close} />
+      </main>,
+    );
+    await user.click(await screen.findByRole("button", { name: messages.tour.skip }));
+    expect(close).toHaveBeenCalledTimes(1);
+    await user.keyboard("{Escape}");
+    expect(close).toHaveBeenCalledTimes(2);
+  });
+});
