@@ -15,17 +15,17 @@ type Props = {
 };
 
 export function PageHeader({ title, description, actions, breadcrumb, badge, children }: Props) {
-  const heading = useRef<HTMLHeadingElement>(null);
+  const words = useRef<HTMLElement>(null);
   useDocumentTitle(title);
-  useFocusOnNavigation(heading);
+  useFocusOnNavigation(words);
   return (
     <PageSection>
       {breadcrumb}
       <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
         <FlexItem>
           <Flex alignItems={{ default: "alignItemsCenter" }} columnGap={{ default: "columnGapSm" }}>
-            <Title headingLevel="h1" ref={heading} tabIndex={-1} className="app-title">
-              <bdi>{title}</bdi>
+            <Title headingLevel="h1" tabIndex={-1} className="app-title">
+              <bdi ref={words}>{title}</bdi>
             </Title>
             {badge}
           </Flex>
@@ -45,12 +45,13 @@ export function useDocumentTitle(title: string): void {
 }
 
 /** Screen readers and keyboards continue at the new page's title; not on the first load, and not when only the query changes. */
-function useFocusOnNavigation(heading: React.RefObject<HTMLHeadingElement | null>): void {
+function useFocusOnNavigation(words: React.RefObject<HTMLElement | null>): void {
   const { key } = useLocation();
   const type = useNavigationType();
   const first = useRef(key === "default" || type === "POP");
   useEffect(() => {
-    if (!first.current) heading.current?.focus();
+    // PatternFly's title passes on no ref.
+    if (!first.current) words.current?.closest("h1")?.focus();
     first.current = true;
-  }, [heading]);
+  }, [words]);
 }
