@@ -239,6 +239,26 @@ describe("the page of a job", () => {
     });
   });
 
+  test("cancels a job after asking, and keeps its record", async () => {
+    const namespace = createNamespace("cancel");
+    await createJob(namespace, { name: "endless" });
+    await waitForJob(namespace, "endless", "Running");
+    await visit(address(namespace, "endless"), {}, async (page) => {
+      await page.getByRole("button", { name: "Actions", exact: true }).click();
+      await page.getByRole("menuitem", { name: "Cancel" }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByText(`${namespace}/endless`).waitFor();
+      await inspect(page, "job-cancel-light");
+      await dialog.getByRole("button", { name: "Cancel the job" }).click();
+      await page.getByRole("heading", { name: "Cancelled 1 job" }).waitFor();
+      await page.getByRole("region", { name: /^Failed: .*cancel/i }).waitFor();
+      // It has ended: it can only be run again or deleted.
+      await page.getByRole("button", { name: "Actions", exact: true }).click();
+      const item = page.getByRole("menuitem", { name: "Cancel" });
+      expect(await item.getAttribute("aria-disabled")).toBe("true");
+    });
+  });
+
   test("tells a person of another team only that there is no permission", async () => {
     const own = createNamespace("own");
     const other = createNamespace("other");

@@ -123,7 +123,13 @@ function Fact({ term, children }: { term: string; children: ReactNode }) {
 }
 
 // The permission that each action needs.
-const verbs: Record<Action, string> = { suspend: "patch", resume: "patch", retry: "create", delete: "delete" };
+const verbs: Record<Action, string> = {
+  suspend: "patch",
+  resume: "patch",
+  cancel: "patch",
+  retry: "create",
+  delete: "delete",
+};
 
 function Actions({ job, jobRef, may, start }: Props) {
   const [open, setOpen] = useState(false);
@@ -163,6 +169,7 @@ function Actions({ job, jobRef, may, start }: Props) {
         {row.phaseReason === "Suspended"
           ? item("resume", () => start("resume", [row]))
           : item("suspend", () => start("suspend", [row]))}
+        {item("cancel", () => start("cancel", [row]))}
         {item("retry", () =>
           rerun.mutate({ how: "retry" }, { onError: (error) => fail(text.failure.notCreated, error) }),
         )}

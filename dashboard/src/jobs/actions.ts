@@ -5,7 +5,7 @@ import { keys } from "../api/cache";
 import { ask, client, type JobRow, kindOf } from "../api/client";
 import { type Problem, ProblemError } from "../api/problem";
 
-export type Action = "suspend" | "resume" | "retry" | "delete";
+export type Action = "suspend" | "resume" | "cancel" | "retry" | "delete";
 export type Outcome = { job: string; problem?: Pick<Problem, "message" | "hint"> };
 
 // Requests that run at the same time; the service allows a person many more.
@@ -15,13 +15,13 @@ export function useJobAction() {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: ({ action, rows }: { action: Action; rows: JobRow[] }) =>
-      action === "retry" ? retry(rows) : batch(action, rows),
+      action === "retry" || action === "cancel" ? one(action, rows) : batch(action, rows),
     onSettled: () => queries.invalidateQueries({ queryKey: keys.allJobs }),
   });
 }
 
 /** One request for each namespace and kind: names are unique within these. */
-async function batch(action: Exclude<Action, "retry">, rows: JobRow[]): Promise<Outcome[]> {
+async function batch(action: Exclude<Action, "cancel" | "retry">, rows: JobRow[]): Promise<Outcome[]> {
   const groups = Map.groupBy(rows, (row) => `${row.namespace}/${kindOf(row.kind)}`);
   const answers = await inTurn([...groups.values()], async (group) => {
     const [first] = group;
@@ -39,11 +39,14 @@ async function batch(action: Exclude<Action, "retry">, rows: JobRow[]): Promise<
   return answers.flat();
 }
 
-async function retry(rows: JobRow[]): Promise<Outcome[]> {
+/** One request for each job: the service has no batch of these. */
+async function one(action: "cancel" | "retry", rows: JobRow[]): Promise<Outcome[]> {
   return inTurn(rows, async (row) => {
     const path = { namespace: row.namespace ?? "", kind: kindOf(row.kind), name: row.name ?? "" };
     try {
-      await ask(client.POST("/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/retry", { params: { path }, body: {} }));
+      await ask(
+        client.POST(`/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/${action}`, { params: { path }, body: {} }),
+      );
       return { job: path.name };
     } catch (error) {
       if (!(error instanceof ProblemError)) throw error;
@@ -67,6 +70,7 @@ export function permits(row: JobRow): Record<Action, boolean> {
   return {
     suspend: !ended && !suspended && !row.deleting,
     resume: suspended && !row.deleting,
+    cancel: !ended && !row.deleting && kindOf(row.kind) === "mpijob",
     retry: ended,
     delete: !row.deleting,
   };

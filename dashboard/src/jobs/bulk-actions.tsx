@@ -49,7 +49,7 @@ export function BulkActions({ selection, select }: { selection: Selection; selec
         )}
       >
         <DropdownList>
-          {(["suspend", "resume", "retry"] as const).map(item)}
+          {(["suspend", "resume", "cancel", "retry"] as const).map(item)}
           <DropdownItem
             isAriaDisabled={!comparable(rows)}
             description={comparable(rows) ? undefined : text.actions.compareHint}

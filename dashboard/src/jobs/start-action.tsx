@@ -1,4 +1,4 @@
-// Starts an action on jobs: asks before deleting, and reports what became of it.
+// Starts an action on jobs: asks before jobs are cancelled or deleted, and reports what became of it.
 
 import { Button, List, ListItem, Modal, ModalBody, ModalFooter, ModalHeader } from "@patternfly/react-core";
 import { type ReactNode, useCallback, useState } from "react";
@@ -13,11 +13,18 @@ const mostNamed = 10;
 
 export type StartAction = (action: Action, rows: JobRow[]) => void;
 
-/** Returns how to start an action, and the dialog that asks before jobs are deleted. */
+/** What cannot be undone is asked about first. */
+type Final = "cancel" | "delete";
+
+function isFinal(action: Action): action is Final {
+  return action === "cancel" || action === "delete";
+}
+
+/** Returns how to start an action, and the dialog that asks before one that is final. */
 export function useActionStarter(select: Select): [StartAction, ReactNode] {
   const { show, fail } = useToast();
   const { mutate, isPending } = useJobAction();
-  const [asked, setAsked] = useState<JobRow[]>();
+  const [asked, setAsked] = useState<{ action: Final; rows: JobRow[] }>();
   const run = useCallback(
     (action: Action, rows: JobRow[]) => {
       mutate(
@@ -35,15 +42,15 @@ export function useActionStarter(select: Select): [StartAction, ReactNode] {
     [mutate, show, fail, select],
   );
   const start = useCallback<StartAction>(
-    (action, rows) => (action === "delete" ? setAsked(rows) : run(action, rows)),
+    (action, rows) => (isFinal(action) ? setAsked({ action, rows }) : run(action, rows)),
     [run],
   );
   const dialog = asked && (
-    <DeleteDialog
-      rows={asked}
+    <FinalDialog
+      {...asked}
       isBusy={isPending}
-      onCancel={() => setAsked(undefined)}
-      onDelete={() => run("delete", asked)}
+      onClose={() => setAsked(undefined)}
+      onConfirm={() => run(asked.action, asked.rows)}
     />
   );
   return [start, dialog];
@@ -63,27 +70,26 @@ function report(action: Action, outcomes: Outcome[], show: ReturnType<typeof use
           <bdi>{problem?.message || job}</bdi>
         </ListItem>
       ))}
-      {failed.length > mostNamed && <ListItem>{text.delete.more(failed.length - mostNamed)}</ListItem>}
+      {failed.length > mostNamed && <ListItem>{text.more(failed.length - mostNamed)}</ListItem>}
     </List>,
   );
 }
 
-function DeleteDialog({
-  rows,
-  isBusy,
-  onCancel,
-  onDelete,
-}: {
+type DialogProps = {
+  action: Final;
   rows: JobRow[];
   isBusy: boolean;
-  onCancel: () => void;
-  onDelete: () => void;
-}) {
+  onClose: () => void;
+  onConfirm: () => void;
+};
+
+function FinalDialog({ action, rows, isBusy, onClose, onConfirm }: DialogProps) {
+  const words = text[action];
   return (
-    <Modal isOpen variant="small" onClose={onCancel} aria-labelledby="delete-title" aria-describedby="delete-body">
-      <ModalHeader title={text.delete.title(rows.length)} titleIconVariant="warning" labelId="delete-title" />
-      <ModalBody id="delete-body">
-        <p>{rows.length === 1 ? text.delete.body : text.delete.bodyMany}</p>
+    <Modal isOpen variant="small" onClose={onClose} aria-labelledby="final-title" aria-describedby="final-body">
+      <ModalHeader title={words.title(rows.length)} titleIconVariant="warning" labelId="final-title" />
+      <ModalBody id="final-body">
+        <p>{rows.length === 1 ? words.body : words.bodyMany}</p>
         <List className="app-names">
           {rows.slice(0, mostNamed).map((row) => (
             <ListItem key={rowKey(row)}>
@@ -92,15 +98,15 @@ function DeleteDialog({
               </bdi>
             </ListItem>
           ))}
-          {rows.length > mostNamed && <ListItem>{text.delete.more(rows.length - mostNamed)}</ListItem>}
+          {rows.length > mostNamed && <ListItem>{text.more(rows.length - mostNamed)}</ListItem>}
         </List>
       </ModalBody>
       <ModalFooter>
-        <Button variant="danger" onClick={onDelete} isLoading={isBusy} isDisabled={isBusy}>
-          {text.delete.confirm}
+        <Button variant="danger" onClick={onConfirm} isLoading={isBusy} isDisabled={isBusy}>
+          {words.confirm(rows.length)}
         </Button>
-        <Button variant="link" onClick={onCancel}>
-          {messages.common.cancel}
+        <Button variant="link" onClick={onClose}>
+          {words.dismiss}
         </Button>
       </ModalFooter>
     </Modal>

@@ -133,6 +133,7 @@ function RowActions({ row, start }: { row: JobRow; start: StartAction }) {
     { title: text.actions.open, onClick: () => void navigate(jobAddress(row)) },
     { title: text.actions.suspend, isDisabled: !may.suspend, onClick: () => start("suspend", [row]) },
     { title: text.actions.resume, isDisabled: !may.resume, onClick: () => start("resume", [row]) },
+    { title: text.actions.cancel, isDisabled: !may.cancel, onClick: () => start("cancel", [row]) },
     { title: text.actions.retry, isDisabled: !may.retry, onClick: () => start("retry", [row]) },
     { title: text.actions.clone, onClick: () => void navigate(cloneAddress(row)) },
     { isSeparator: true },
