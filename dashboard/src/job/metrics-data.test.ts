@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { align, chartsOf, extremes, span, valueAt } from "./metrics-data";
+import { align, chartsOf, extremes, span, unmeasured, valueAt } from "./metrics-data";
 
 const second = Date.parse("2026-01-01T00:00:00Z") / 1000;
 const pod = (index: number, start: string, cpuMillis: number[]) => ({
@@ -63,5 +63,11 @@ describe("charts", () => {
     expect([found?.highest[0].label, found?.lowest[0].label]).toEqual(["Worker 0", "Worker 1"]);
     expect(extremes(cpu, at(-60))).toBeUndefined();
     expect(span([cpu])).toEqual([at(0), at(30)]);
+  });
+
+  test("are missing for GPUs where the job has some, and for the network", () => {
+    expect(unmeasured(8)).toEqual(["gpu", "network"]);
+    expect(unmeasured(0)).toEqual(["network"]);
+    expect(unmeasured(undefined)).toEqual(["network"]);
   });
 });

@@ -13,6 +13,11 @@ export type Chart = {
   curves: Curve[];
 };
 
+/** What pods use that the service has no series of. A job without GPUs uses none. */
+export function unmeasured(gpus: number | undefined): readonly ("gpu" | "network")[] {
+  return gpus ? ["gpu", "network"] : ["network"];
+}
+
 type Points = { label: string; start: string; seconds: readonly number[]; values: readonly number[] };
 
 const mebibyte = 2 ** 20;

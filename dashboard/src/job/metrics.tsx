@@ -29,7 +29,7 @@ import { clock } from "../format/time";
 import { messages } from "../messages";
 import { frontOf, Swatch, TimeChart } from "./chart";
 import { useMoment } from "./cursor";
-import { type Chart, chartsOf, extremes, span, valueAt } from "./metrics-data";
+import { type Chart, chartsOf, extremes, span, unmeasured, valueAt } from "./metrics-data";
 import type { JobTab } from "./page";
 import { timelineOf } from "./timeline-items";
 import { type Ref, useJobEvents } from "./use-job";
@@ -81,10 +81,30 @@ export function Metrics({ job, jobRef, live }: JobTab) {
           {metrics.data.notes.map((note) => (
             <Alert key={note} isInline isPlain variant="info" component="p" title={<bdi>{note}</bdi>} />
           ))}
+          <Unmeasured gpus={job.row?.gpus} />
         </>
       )}
       <Patterns patterns={patterns} onChange={setPatterns} />
     </>
+  );
+}
+
+function Unmeasured({ gpus }: { gpus: number | undefined }) {
+  return (
+    <Card isCompact className="job-unmeasured">
+      <CardTitle component="h2">{text.unmeasured.title}</CardTitle>
+      <CardBody>
+        <p>{text.unmeasured.body}</p>
+        <dl>
+          {unmeasured(gpus).map((key) => (
+            <div key={key}>
+              <dt>{text.unmeasured[key].term}</dt>
+              <dd>{text.unmeasured[key].source}</dd>
+            </div>
+          ))}
+        </dl>
+      </CardBody>
+    </Card>
   );
 }
 

@@ -308,6 +308,20 @@ export const job = {
     noValue: (when: string) => `${when}: no value`,
     valueOf: (curve: string, value: string) => `${curve} ${value}`,
     cores: (value: string) => `${value} cores`,
+    unmeasured: {
+      title: "What has no chart",
+      body: "The service reads the cluster's metrics API, which has CPU and memory only. A number that the program prints becomes a chart if a pattern finds it.",
+      gpu: {
+        term: "GPU utilisation and GPU memory",
+        source:
+          "NVIDIA's DCGM exporter supplies them to Prometheus: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED of the job's pods.",
+      },
+      network: {
+        term: "Network",
+        source:
+          "The kubelet supplies it to Prometheus: container_network_receive_bytes_total and container_network_transmit_bytes_total of the job's pods.",
+      },
+    },
     patterns: "Patterns for the Launcher's output",
     patternHint: "Each named group of a regular expression becomes a chart of the numbers that it finds.",
     addPattern: "Add pattern",
