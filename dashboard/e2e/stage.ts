@@ -39,6 +39,8 @@ export type Visit = {
   options?: BrowserContextOptions;
   /** Whether the browser does not know the dashboard yet: then the tour begins. */
   isFirst?: boolean;
+  /** What to do with the page before it is loaded. */
+  prepare?: (page: Page) => Promise<void>;
   /** Where the dashboard is; the server for its built files if not given. */
   at?: string;
 };
@@ -46,7 +48,7 @@ export type Visit = {
 /** A page of its own. At the end it must have reported no error of its own, and have asked nobody but the service. */
 export async function visit(
   path: string,
-  { theme = "light", width = 1280, token, options, isFirst = false, at = cluster.dashboard }: Visit,
+  { theme = "light", width = 1280, token, options, isFirst = false, prepare, at = cluster.dashboard }: Visit,
   test: (page: Page) => Promise<void>,
 ) {
   const context = await browser.newContext({
@@ -72,6 +74,7 @@ export async function visit(
   page.on("dialog", (dialog) => faults.push(`a dialog: ${dialog.message()}`));
   await page.addInitScript((chosen) => localStorage.setItem("training.theme", chosen), theme);
   if (!isFirst) await page.addInitScript(() => localStorage.setItem("training.tour", "seen"));
+  await prepare?.(page);
   try {
     await page.goto(at + path);
     await page.getByRole("heading", { level: 1 }).waitFor();
@@ -139,11 +142,9 @@ export function createJob(
 
 type Job = { row: { phase?: string; phaseReason?: string; cause?: string } };
 
-export async function waitForJob(namespace: string, name: string, phase: string): Promise<void> {
+export async function waitForJob(namespace: string, name: string, phase: string, timeout = 60_000): Promise<void> {
   const path = `/api/v1/namespaces/${namespace}/jobs/mpijob/${name}`;
-  await expect
-    .poll(async () => (await ask<Job>("GET", path)).row.phase, { timeout: 60_000, interval: 200 })
-    .toBe(phase);
+  await expect.poll(async () => (await ask<Job>("GET", path)).row.phase, { timeout, interval: 200 }).toBe(phase);
 }
 
 export function kubectl(...args: string[]): string {
