@@ -49,8 +49,24 @@ describe("the tour", () => {
       </main>,
     );
     await user.click(await screen.findByRole("button", { name: messages.tour.skip }));
-    expect(close).toHaveBeenCalledTimes(1);
     await user.keyboard("{Escape}");
-    expect(close).toHaveBeenCalledTimes(2);
+    expect(close.mock.calls).toEqual([[true], [true]]);
+  });
+
+  test("ends where a person uses what it points to, and leaves the focus there", async () => {
+    const user = userEvent.setup();
+    const close = vi.fn();
+    render(
+      <main>
+        <h1>Jobs</h1>
+        <button type="button" data-create-link>
+          Create Job
+        </button>
+        <Tour onClose={close} />
+      </main>,
+    );
+    await user.click(await screen.findByRole("button", { name: messages.tour.next }));
+    await user.click(screen.getByRole("button", { name: "Create Job" }));
+    expect(close.mock.calls).toEqual([[false]]);
   });
 });

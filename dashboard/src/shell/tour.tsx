@@ -18,7 +18,12 @@ const steps = [
   { key: "help", anchors: [`#${userMenuId}`] },
 ] as const;
 
-export function Tour({ onClose }: { onClose: () => void }) {
+type Props = {
+  /** The focus moves back, unless the person uses what a step points to. */
+  onClose: (movesFocus: boolean) => void;
+};
+
+export function Tour({ onClose }: Props) {
   const [at, setAt] = useState(0);
   const { key, anchors } = steps[at] ?? steps[0];
   const anchor = useCallback(() => find(anchors), [anchors]);
@@ -30,7 +35,7 @@ export function Tour({ onClose }: { onClose: () => void }) {
     <Popover
       isVisible
       triggerRef={anchor}
-      shouldClose={onClose}
+      shouldClose={(event) => onClose(event.currentTarget !== anchor())}
       hideOnOutsideClick={false}
       elementToFocus={`#${nextId}`}
       position="bottom"
@@ -53,7 +58,7 @@ export function Tour({ onClose }: { onClose: () => void }) {
           <Button variant="link" size="sm" isAriaDisabled={at === 0} onClick={() => setAt(Math.max(0, at - 1))}>
             {text.back}
           </Button>
-          <Button id={nextId} size="sm" onClick={() => (isLast ? onClose() : setAt(at + 1))}>
+          <Button id={nextId} size="sm" onClick={() => (isLast ? onClose(true) : setAt(at + 1))}>
             {isLast ? text.done : text.next}
           </Button>
         </div>

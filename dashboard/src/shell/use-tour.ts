@@ -15,7 +15,7 @@ const title = "main h1";
 export type TourState = {
   isOpen: boolean;
   start: () => void;
-  close: () => void;
+  close: (movesFocus: boolean) => void;
 };
 
 export function useTour(): TourState {
@@ -40,11 +40,14 @@ export function useTour(): TourState {
     if (pathname !== place) void navigate(place);
   }, [pathname, navigate]);
 
-  const close = useCallback(() => {
-    setReturnTo(undefined);
-    // The tour puts the focus back where it was when it is removed, which may be an item of a closed menu.
-    setTimeout(() => document.querySelector<HTMLElement>(returnTo ?? title)?.focus());
-  }, [returnTo]);
+  const close = useCallback(
+    (movesFocus: boolean) => {
+      setReturnTo(undefined);
+      // The tour puts the focus back where it was when it is removed, which may be an item of a closed menu.
+      if (movesFocus) setTimeout(() => document.querySelector<HTMLElement>(returnTo ?? title)?.focus());
+    },
+    [returnTo],
+  );
 
   useEndOnLeaving(isOpen, () => setReturnTo(undefined));
   return { isOpen, start, close };
