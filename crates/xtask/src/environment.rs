@@ -121,12 +121,14 @@ pub fn clients() -> Result<PathBuf, Stop> {
     })
 }
 
-/// Schemathesis, which generates requests to the training service.
+/// Schemathesis, which generates requests to the training service, pinned by version and hash.
 pub fn service() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/service");
     let requirements = steps::root().join("conformance/service/requirements.txt");
     make(&folder, &read(&requirements)?, "the Python environment with Schemathesis", |pip| {
-        steps::run_quietly(pip().args(["install", "--no-deps", "--requirement"]).arg(&requirements))
+        steps::run_quietly(
+            pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
+        )
     })
 }
 
