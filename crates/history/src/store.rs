@@ -22,6 +22,7 @@ use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Row as _, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
+use tracing::{Instrument as _, Span};
 
 use crate::error::Error;
 
@@ -178,6 +179,10 @@ impl Store {
 
     /// Begins a transaction that writes. Dropping it rolls it back.
     pub(crate) async fn write(&self) -> Result<Write, Error> {
+        self.begin().instrument(span("BEGIN", self.dialect)).await
+    }
+
+    async fn begin(&self) -> Result<Write, Error> {
         let turn = match self.dialect {
             Dialect::Sqlite => {
                 let turn = timeout(self.settings.lock_timeout, Arc::clone(&self.writer).lock_owned()).await;
@@ -190,7 +195,7 @@ impl Store {
             Dialect::Sqlite => "BEGIN IMMEDIATE",
             Dialect::Postgres => "BEGIN",
         };
-        Ok(Write { transaction: self.pool.begin_with(begin).await?, _turn: turn })
+        Ok(Write { transaction: self.pool.begin_with(begin).await?, _turn: turn, dialect: self.dialect })
     }
 
     /// Begins a transaction whose reads all see the same state.
@@ -205,6 +210,7 @@ impl Store {
     /// Returns all rows of a query.
     pub(crate) async fn rows(&self, query: Query<'_, Any, AnyArguments>) -> Result<Vec<AnyRow>, Error> {
         timeout(self.settings.statement_timeout, query.fetch_all(&self.pool))
+            .instrument(span("query", self.dialect))
             .await
             .map_err(|_| Error::Timeout)?
             .map_err(Error::from)
@@ -213,6 +219,7 @@ impl Store {
     /// Returns the only row of a query, if any.
     pub(crate) async fn row(&self, query: Query<'_, Any, AnyArguments>) -> Result<Option<AnyRow>, Error> {
         timeout(self.settings.statement_timeout, query.fetch_optional(&self.pool))
+            .instrument(span("query", self.dialect))
             .await
             .map_err(|_| Error::Timeout)?
             .map_err(Error::from)
@@ -231,13 +238,14 @@ impl Store {
 pub(crate) struct Write {
     // First, so that it is dropped before the next writer may begin.
     transaction: Transaction<'static, Any>,
+    dialect: Dialect,
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Write {
     /// Makes it durable.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        Ok(self.transaction.commit().await?)
+        Ok(self.transaction.commit().instrument(span("COMMIT", self.dialect)).await?)
     }
 }
 
@@ -253,6 +261,15 @@ impl DerefMut for Write {
     fn deref_mut(&mut self) -> &mut AnyConnection {
         &mut self.transaction
     }
+}
+
+/// Returns the span of an operation on the database, for traces. It has neither the statement nor its values.
+fn span(operation: &'static str, dialect: Dialect) -> Span {
+    let system = match dialect {
+        Dialect::Sqlite => "sqlite",
+        Dialect::Postgres => "postgresql",
+    };
+    tracing::debug_span!("store", otel.name = operation, otel.kind = "client", db.system.name = system)
 }
 
 /// Returns the statements that each new connection begins with.

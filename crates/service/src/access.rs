@@ -12,9 +12,11 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::identity::{Caller, Digest};
 use crate::problem::Problem;
+use crate::spans;
 
 /// How long a decision is not asked for again.
 pub const DECIDED_FOR: Duration = Duration::from_secs(10);
@@ -146,10 +148,12 @@ impl Access {
             ..SubjectAccessReview::default()
         };
         let api: Api<SubjectAccessReview> = Api::all(self.reviewer.clone());
-        let reviewed = api.create(&PostParams::default(), &review).await.map_err(|error| {
-            tracing::warn!(%error, "cannot review a permission");
-            Problem::unavailable("the cluster cannot check permissions now")
-        })?;
+        let span = spans::cluster("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews");
+        let reviewed =
+            api.create(&PostParams::default(), &review).instrument(span).await.map_err(|error| {
+                tracing::warn!(%error, "cannot review a permission");
+                Problem::unavailable("the cluster cannot check permissions now")
+            })?;
         Ok(reviewed.status.is_some_and(|status| status.allowed))
     }
 }

@@ -11,6 +11,7 @@ use crate::contract::{Addressed, Answer, Method};
 use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::service::Service;
+use crate::spans;
 
 /// The service as tonic calls it.
 pub struct Adapter(pub Arc<Service>);
@@ -32,7 +33,8 @@ where
     R: Future<Output = Result<A, Problem>>,
 {
     let (metadata, _, message) = request.into_parts();
-    let answer = call::unary(service, method, metadata.as_ref(), message, run).await;
+    let span = spans::grpc(method, metadata.as_ref());
+    let answer = spans::answer(span, call::unary(service, method, metadata.as_ref(), message, run)).await;
     answer.map(|answer| Response::new(answer.message())).map_err(|problem| problem.grpc())
 }
 
@@ -51,7 +53,8 @@ where
     R: Future<Output = Result<S, Problem>>,
 {
     let (metadata, _, message) = request.into_parts();
-    let items = call::stream(service, method, metadata.as_ref(), message, run).await;
+    let span = spans::grpc(method, metadata.as_ref());
+    let items = spans::answer(span, call::stream(service, method, metadata.as_ref(), message, run)).await;
     let items = items.map_err(|problem| problem.grpc())?;
     let items = items.map(|item| item.map(Answer::message).map_err(|problem| problem.grpc()));
     Ok(Response::new(items.boxed()))

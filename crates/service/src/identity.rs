@@ -17,9 +17,11 @@ use kube::client::Body;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::operation;
 use crate::problem::Problem;
+use crate::spans;
 
 /// How long an accepted token is not reviewed again.
 pub const KNOWN_FOR: Duration = Duration::from_secs(10);
@@ -157,10 +159,12 @@ impl Identity {
             ..TokenReview::default()
         };
         let api: Api<TokenReview> = Api::all(self.reviewer.clone());
-        let reviewed = api.create(&PostParams::default(), &review).await.map_err(|error| {
-            tracing::warn!(%error, "cannot review a token");
-            Problem::unavailable("the cluster cannot check the bearer token now")
-        })?;
+        let span = spans::cluster("POST", "/apis/authentication.k8s.io/v1/tokenreviews");
+        let reviewed =
+            api.create(&PostParams::default(), &review).instrument(span).await.map_err(|error| {
+                tracing::warn!(%error, "cannot review a token");
+                Problem::unavailable("the cluster cannot check the bearer token now")
+            })?;
         let status = reviewed.status.unwrap_or_default();
         let meant = self.audiences.is_empty()
             || status.audiences.iter().flatten().any(|audience| self.audiences.contains(audience));
@@ -201,7 +205,7 @@ fn acting(nobody: &Client, authorization: &HeaderValue) -> Client {
             request.headers_mut().insert(AUDIT_ID, id);
         }
         let nobody = nobody.clone();
-        async move { nobody.send(request).await }
+        async move { spans::send(request, |request| nobody.send(request)).await }
     });
     Client::new(send, namespace)
 }

@@ -14,6 +14,9 @@
 //! A browser's session becomes the bearer token of its request before these steps ([`browser`]). The dashboard is files that
 //! anybody may read ([`dashboard`]).
 //!
+//! Around these steps, a call has a span of OpenTelemetry ([`spans`]), which is exported if the program is started with an
+//! endpoint ([`traces`]).
+//!
 //! The service acts as its caller: requests to the cluster carry the caller's own token. Its own account watches jobs
 //! for the board, and reviews tokens and permissions; it can do nothing else.
 
@@ -23,6 +26,7 @@ mod json;
 mod problem;
 
 mod operation;
+mod spans;
 mod store;
 
 mod access;
@@ -65,6 +69,7 @@ mod signin;
 mod pages;
 mod server;
 pub mod tls;
+pub mod traces;
 
 pub use adapters::METHODS;
 pub use methods::record as record_admissions;

@@ -125,7 +125,8 @@ impl Problem {
         tonic::Status::with_details(code, &self.message, details.encode_to_vec().into())
     }
 
-    fn grpc_code(&self) -> tonic::Code {
+    /// The code of a gRPC call.
+    pub fn grpc_code(&self) -> tonic::Code {
         match (self.status.as_u16(), self.code) {
             (_, "QuotaExceeded" | "TooManyRequests") => tonic::Code::ResourceExhausted,
             (400 | 413 | 415 | 422, _) => tonic::Code::InvalidArgument,

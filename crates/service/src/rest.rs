@@ -25,6 +25,7 @@ use crate::identity::Caller;
 use crate::interval::every;
 use crate::problem::Problem;
 use crate::service::Service;
+use crate::spans;
 
 /// The largest body: larger than the largest manifest.
 const MAX_BODY: usize = 4 << 20;
@@ -52,11 +53,12 @@ where
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<A, Problem>>,
 {
+    let span = spans::rest(method, request.headers());
     let answered = async {
         let (headers, message) = read(method, request).await?;
         call::unary(service, method, &headers, message, run).await
     };
-    match answered.await {
+    match spans::answer(span, answered).await {
         Ok(answer) => respond(StatusCode::OK, answer.content_type(), answer.json().into()),
         Err(problem) => refuse(&problem),
     }
@@ -79,11 +81,12 @@ where
         Some(accept) if accept.contains("text/event-stream") => Framing::Events,
         _ => Framing::Lines,
     };
+    let span = spans::rest(method, request.headers());
     let answered = async {
         let (headers, message) = read(method, request).await?;
         call::stream(service, method, &headers, message, run).await
     };
-    match answered.await {
+    match spans::answer(span, answered).await {
         Ok(items) => {
             let frames = frames(items, framing, every(service.settings.heartbeat));
             respond(StatusCode::OK, framing.content_type(), Body::from_stream(frames))

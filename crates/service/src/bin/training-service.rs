@@ -14,10 +14,13 @@ use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use service::tls::{self, Files};
+use service::traces::Traces;
 use service::{Keep, Origin, Outgoing, Retention, Service, Settings};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// Serves training jobs over REST and gRPC, as the caller.
 #[derive(Debug, Parser)]
@@ -62,6 +65,10 @@ struct Flags {
     store: StoreFlags,
     #[command(flatten)]
     outgoing: OutgoingFlags,
+    /// The address of an OpenTelemetry collector to which the spans of requests are exported: http://collector:4318. Without
+    /// it, OTEL_EXPORTER_OTLP_ENDPOINT counts; without both, nothing is exported.
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
     /// The kubeconfig of the service's own account; the pod's account if not given.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -106,7 +113,7 @@ struct OutgoingFlags {
     /// Whether webhooks may be http.
     #[arg(long)]
     webhook_allow_http: bool,
-    /// The file with certificate authorities of webhooks and of the SMTP server, in PEM.
+    /// The file with certificate authorities of webhooks, the SMTP server and the collector of traces, in PEM.
     #[arg(long, value_name = "FILE")]
     outgoing_ca: Option<PathBuf>,
     /// The SMTP server for e-mails, as HOST:PORT.
@@ -142,11 +149,15 @@ impl StoreFlags {
 }
 
 impl OutgoingFlags {
+    fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, Box<dyn Error>> {
+        match &self.outgoing_ca {
+            Some(file) => Ok(CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?),
+            None => Ok(Vec::new()),
+        }
+    }
+
     fn outgoing(self) -> Result<Outgoing, Box<dyn Error>> {
-        let authorities = match &self.outgoing_ca {
-            Some(file) => CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?,
-            None => Vec::new(),
-        };
+        let authorities = self.authorities()?;
         let policy = Policy { allowed: self.webhook_allow, allow_http: self.webhook_allow_http };
         let mail = match (self.smtp, self.smtp_from) {
             (Some(server), Some(from)) => {
@@ -173,16 +184,36 @@ impl OutgoingFlags {
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let flags = Flags::parse();
+    let started = traces(&flags);
+    let traces = started.as_ref().ok().and_then(Option::as_ref);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).with_filter(filter);
+    tracing_subscriber::registry().with(log).with(traces.map(Traces::layer)).init();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %flags.listen, "starting");
-    match live(flags).await {
+    let lived = match started {
+        Ok(traces) => {
+            let lived = live(flags).await;
+            if let Some(traces) = traces {
+                traces.stop().await;
+            }
+            lived
+        }
+        Err(error) => Err(error),
+    };
+    match lived {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "stopping because of an error");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Starts the export of traces, if the flags or the environment name a collector.
+fn traces(flags: &Flags) -> Result<Option<Traces>, Box<dyn Error>> {
+    let authorities = flags.outgoing.authorities()?;
+    let traces = Traces::start(flags.otlp_endpoint.as_deref(), &authorities);
+    traces.map_err(|error| format!("cannot export traces: {error}").into())
 }
 
 async fn live(flags: Flags) -> Result<(), Box<dyn Error>> {

@@ -46,6 +46,9 @@ fn each_component_adds_a_service_that_may_run_under_pod_security_restricted() {
         assert_eq!(deployment["spec"]["replicas"], replicas, "{components:?}");
         assert_restricted(deployment);
         assert_flags_are_known(deployment);
+        let telemetry =
+            &deployment["spec"]["template"]["spec"]["containers"][0]["envFrom"][0]["configMapRef"];
+        assert_eq!(telemetry["optional"], true, "it starts where nobody collects traces");
         let found = objects.iter().filter(|object| object["kind"] == "PersistentVolumeClaim").count();
         assert_eq!(found, claims, "{components:?}");
         let service = find(&objects, "Service", "odh-training").unwrap();

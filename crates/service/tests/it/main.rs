@@ -21,6 +21,8 @@ mod overview;
 #[expect(dead_code, reason = "the tests of `history` use more of it")]
 #[path = "../../../history/tests/it/place.rs"]
 mod place;
+mod site;
 mod stage;
 mod streams;
 mod templates;
+mod traces;

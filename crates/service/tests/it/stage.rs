@@ -290,14 +290,7 @@ impl Stage {
 
     /// Connects over gRPC.
     pub async fn channel(&self) -> Channel {
-        let stream = TokioIo::new(self.connect(b"h2").await);
-        let (sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-        tokio::spawn(connection);
-        BoxCloneService::new(tower::service_fn(move |request: Request<tonic::body::Body>| {
-            let mut sender = sender.clone();
-            async move { sender.send_request(request).await }
-        }))
+        channel(self.address, &self.roots).await
     }
 
     /// The origin of requests over gRPC.
@@ -468,6 +461,18 @@ async fn connect(
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// Connects over gRPC to a service at an address.
+pub async fn channel(address: SocketAddr, roots: &ClientConfig) -> Channel {
+    let stream = TokioIo::new(connect(address, roots, b"h2").await.unwrap());
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    BoxCloneService::new(tower::service_fn(move |request: Request<tonic::body::Body>| {
+        let mut sender = sender.clone();
+        async move { sender.send_request(request).await }
+    }))
 }
 
 /// Sends a request to a service at an address and reads the whole response.
