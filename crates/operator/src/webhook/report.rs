@@ -4,15 +4,17 @@
 //! until the service has recorded them. Those that a crash loses are in this process's own log.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use kube::Resource;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::review::{Decision, Request};
@@ -94,10 +96,37 @@ pub trait Sink: Send + Sync {
 }
 
 /// The training service, over REST.
-pub struct TrainingService(
-    /// A client whose address is the service's.
-    pub kube::Client,
-);
+pub struct TrainingService {
+    /// Where it is, and as whom to report. The files that it names are read at the first report and again after each failure:
+    /// they may come later than this process, and change.
+    kubeconfig: Kubeconfig,
+    client: Mutex<Option<Client>>,
+}
+
+impl TrainingService {
+    /// Creates it from a kubeconfig whose cluster is the service.
+    pub fn new(kubeconfig: Kubeconfig) -> Self {
+        Self { kubeconfig, client: Mutex::default() }
+    }
+
+    async fn send(
+        &self,
+        client: &mut Option<Client>,
+        body: Vec<u8>,
+    ) -> Result<Recorded, Box<dyn Error + Send + Sync>> {
+        let client = match client {
+            Some(client) => client,
+            none => {
+                let config =
+                    Config::from_custom_kubeconfig(self.kubeconfig.clone(), &KubeConfigOptions::default())
+                        .await?;
+                none.insert(Client::try_from(config)?)
+            }
+        };
+        let request = http::Request::post(PATH).header(http::header::CONTENT_TYPE, "application/json");
+        Ok(client.request(request.body(body)?).await?)
+    }
+}
 
 #[derive(Deserialize)]
 struct Recorded {
@@ -109,10 +138,12 @@ impl Sink for TrainingService {
     fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async move {
             let body = json!({ "admissions": admissions }).to_string().into_bytes();
-            let request = http::Request::post(PATH).header(http::header::CONTENT_TYPE, "application/json");
-            let request = request.body(body).map_err(|error| error.to_string())?;
-            let recorded: Recorded = self.0.request(request).await.map_err(|error| error.to_string())?;
-            Ok(recorded.pending)
+            let mut client = self.client.lock().await;
+            let recorded = self.send(&mut client, body).await;
+            if recorded.is_err() {
+                *client = None;
+            }
+            recorded.map(|recorded| recorded.pending).map_err(|error| error.to_string())
         })
     }
 }

@@ -166,6 +166,68 @@ fn an_overlay_adds_a_gang_scheduler() {
 }
 
 #[test]
+fn an_overlay_with_the_training_service_reports_admissions_to_its_audit_log() {
+    for (base, part) in [("kubernetes", "training-service"), ("openshift", "training-service-openshift")] {
+        let overlay = tempfile::tempdir_in(Path::new(DEPLOY).join("overlays")).unwrap();
+        let text = format!("resources: [../{base}]\ncomponents: [../../components/{part}]\n");
+        std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+        let objects = render(overlay.path().to_str().unwrap());
+        let find = |kind: &str, name: &str| {
+            objects
+                .iter()
+                .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+                .unwrap()
+        };
+        let operator = find("Deployment", "mpi-operator");
+        assert_restricted(operator);
+        assert_flags_are_known(operator);
+        let pod = &operator["spec"]["template"]["spec"];
+        let args = pod["containers"][0]["args"].as_array().unwrap();
+        let flag = |name: &str| args.iter().find_map(|arg| arg.as_str().unwrap().strip_prefix(name)).unwrap();
+
+        // The address is that of the service, and its policy lets the operator reach the container.
+        let service = find("Service", "odh-training");
+        let namespace = service["metadata"]["namespace"].as_str().unwrap();
+        assert_eq!(flag("--audit-url="), format!("https://odh-training.{namespace}.svc"));
+        assert_eq!(service["spec"]["ports"][0]["port"], 443);
+        let container = &find("Deployment", "odh-training")["spec"]["template"]["spec"]["containers"][0];
+        let port = &container["ports"][0];
+        assert_eq!(port["name"], service["spec"]["ports"][0]["targetPort"]);
+        let ingress = json!([{ "ports": [{ "port": port["containerPort"] }] }]);
+        assert_eq!(find("NetworkPolicy", "odh-training")["spec"]["ingress"], ingress);
+        assert_eq!(find("NetworkPolicy", "mpi-operator")["spec"]["policyTypes"], json!(["Ingress"]));
+
+        // The authority is mounted, and the operator does not wait for it.
+        let (mount, volume) = (&pod["containers"][0]["volumeMounts"][0], &pod["volumes"][0]);
+        assert_eq!(mount["name"], volume["name"]);
+        let source = if volume["secret"].is_null() { &volume["configMap"] } else { &volume["secret"] };
+        assert_eq!(source["optional"], true);
+        let file = format!(
+            "{}/{}",
+            mount["mountPath"].as_str().unwrap(),
+            source["items"][0]["path"].as_str().unwrap()
+        );
+        assert_eq!(flag("--audit-ca="), file);
+        match volume["secret"]["secretName"].as_str() {
+            // The same Secret that the service shows.
+            Some(secret) => assert_eq!(secret, "odh-training-tls"),
+            None => {
+                let authority = find("ConfigMap", source["name"].as_str().unwrap());
+                assert_eq!(authority["metadata"]["namespace"], namespace);
+                let injected =
+                    &authority["metadata"]["annotations"]["service.beta.openshift.io/inject-cabundle"];
+                assert_eq!(injected, "true");
+            }
+        }
+        let subject = &find("ClusterRoleBinding", "training-service-reporter")["subjects"][0];
+        assert_eq!(
+            (&subject["name"], &subject["namespace"]),
+            (&pod["serviceAccountName"], &json!(namespace))
+        );
+    }
+}
+
+#[test]
 fn an_overlay_adds_trainjobs() {
     let overlay = tempfile::tempdir_in(Path::new(DEPLOY).join("overlays")).unwrap();
     let text = "resources: [../kubernetes]\ncomponents: [../../components/trainjob]\n";

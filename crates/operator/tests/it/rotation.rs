@@ -8,9 +8,11 @@ use http_body_util::Full;
 use jiff::{Timestamp, ToSpan};
 use operator::certificates::{Kept, Shown, load_or_make};
 use operator::serve::serve;
+use operator::webhook::{Sink as _, TrainingService};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -102,4 +104,31 @@ async fn an_expired_certificate_is_replaced() {
     shown.change(&renewed).unwrap();
     let mut after = connect(address, &renewed.authorities).await.unwrap();
     assert!(is_answered(&mut after).await);
+}
+
+#[tokio::test]
+async fn reports_need_the_audit_logs_authority_only_when_they_are_sent_and_follow_its_change() {
+    let (stage, now) = (Stage::new().await, Timestamp::now());
+    let shown = Shown::new(&load(&stage, now).await).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = |_| async { Response::new(Full::new(Bytes::from(r#"{"pending":["again"]}"#))) };
+    tokio::spawn(serve(listener, Some(shown.acceptor().unwrap()), answer, CancellationToken::new()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("token"), "a-token").unwrap();
+    let kubeconfig = json!({
+        "clusters": [{ "name": "service", "cluster": { "server": format!("https://{address}"),
+            "tls-server-name": NAME, "certificate-authority": file("ca.crt") } }],
+        "users": [{ "name": "operator", "user": { "tokenFile": file("token") } }],
+        "contexts": [{ "name": "service", "context": { "cluster": "service", "user": "operator" } }],
+        "current-context": "service",
+    });
+    let service = TrainingService::new(serde_json::from_value(kubeconfig).unwrap());
+    assert!(service.record(Vec::new()).await.is_err(), "no authority yet");
+    let other = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+    std::fs::write(file("ca.crt"), other.cert.pem()).unwrap();
+    assert!(service.record(Vec::new()).await.is_err(), "an authority of another certificate");
+    std::fs::write(file("ca.crt"), load(&stage, now).await.authorities).unwrap();
+    assert_eq!(service.record(Vec::new()).await.unwrap(), ["again"]);
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use kube::config::Kubeconfig;
 use operator::certificates::{Kept, Shown, load_or_make};
 use operator::webhook::{Reporter, TrainingService, Webhook, trust};
 use operator::{Vitals, serve as server};
@@ -38,7 +38,7 @@ pub async fn serve(
     let kept = load(flags, client).await?;
     let shown = Shown::new(&kept)?;
     tracing::info!(address = %listener.local_addr()?, "serving admission reviews");
-    let reporter = reporter(flags, tasks, stop).await?;
+    let reporter = reporter(flags, tasks, stop)?;
     let webhook = Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone());
     let webhook = webhook.reporting_to(reporter);
     let (webhook, acceptor) = match &flags.webhook_client_ca {
@@ -69,7 +69,7 @@ pub async fn serve(
 }
 
 /// Reports to the training service's audit log, if that is asked for.
-async fn reporter(
+fn reporter(
     flags: &Flags,
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -84,9 +84,7 @@ async fn reporter(
         "current-context": "service",
     });
     let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let sink = Arc::new(TrainingService(Client::try_from(config)?));
-    let (reporter, work) = Reporter::new(sink, stop.clone());
+    let (reporter, work) = Reporter::new(Arc::new(TrainingService::new(kubeconfig)), stop.clone());
     tasks.spawn(work);
     Ok(Some(reporter))
 }
