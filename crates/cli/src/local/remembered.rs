@@ -1,8 +1,6 @@
 //! What the local cluster is like: the options that its last start or a later change gave it, so that it comes back as it
 //! was. A running cluster reads them again on SIGUSR1 and adopts images, nodes and GPUs.
 
-use std::path::PathBuf;
-
 use semantics::local_images::LocalImages;
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +101,8 @@ pub fn write(home: &Home, options: &Remembered) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::arguments::Up;
     use clap::{Args as _, FromArgMatches as _};
