@@ -6,7 +6,8 @@ import { messages } from "../messages";
 import { userMenuId } from "./user-menu";
 
 const text = messages.tour;
-const pageTitle = "main h1";
+/** The title of each page. */
+export const pageTitle = "main h1";
 const nextId = "tour-next";
 
 // What each step points to: the first of these that the page has.

@@ -5,12 +5,12 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { useLocation, useNavigate } from "react-router-dom";
 import { useIdentity } from "../api/identity";
 import { recall, remember } from "../browser/storage";
+import { pageTitle } from "./tour";
 import { userMenuId } from "./user-menu";
 
 const storageKey = "training.tour";
 const seen = "seen";
 const place = "/jobs";
-const title = "main h1";
 
 export type TourState = {
   isOpen: boolean;
@@ -30,7 +30,7 @@ export function useTour(): TourState {
   useEffect(() => {
     if (!isFirst || !isSignedIn || pathname !== place) return;
     setFirst(false);
-    if (rememberTour()) setReturnTo(title);
+    if (rememberTour()) setReturnTo(pageTitle);
   }, [isFirst, isSignedIn, pathname]);
 
   const start = useCallback(() => {
@@ -44,7 +44,7 @@ export function useTour(): TourState {
     (movesFocus: boolean) => {
       setReturnTo(undefined);
       // The tour puts the focus back where it was when it is removed, which may be an item of a closed menu.
-      if (movesFocus) setTimeout(() => document.querySelector<HTMLElement>(returnTo ?? title)?.focus());
+      if (movesFocus) setTimeout(() => document.querySelector<HTMLElement>(returnTo ?? pageTitle)?.focus());
     },
     [returnTo],
   );
