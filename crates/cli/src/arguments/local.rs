@@ -150,6 +150,18 @@ pub enum Mode {
     Plain,
 }
 
+impl Mode {
+    /// Returns the mode as it is typed, and as the cluster's state has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Rootless => "rootless",
+            Mode::Root => "root",
+            Mode::Plain => "plain",
+        }
+    }
+}
+
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {

@@ -61,8 +61,7 @@ impl Remembered {
         };
         add(given.nodes.is_some(), self.nodes == plain.nodes, format!("--nodes {}", self.nodes));
         add(given.gpus.is_some(), self.gpus == plain.gpus, format!("--gpus {}", self.gpus));
-        let mode = format!("--mode {:?}", self.mode).to_lowercase();
-        add(given.mode.is_some(), self.mode == plain.mode, mode);
+        add(given.mode.is_some(), self.mode == plain.mode, format!("--mode {}", self.mode.word()));
         words.join(" ")
     }
 }

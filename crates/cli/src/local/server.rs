@@ -311,17 +311,18 @@ fn options(
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Class::Error, "Program", format!("cannot find the path of this program: {error}"))
     })?;
+    let Remembered { nodes, gpus, mode, .. } = Remembered::default().with(up);
     let mut options = cluster::Options::new(home.cluster());
     options.secret = vec![home.root().to_owned()];
     options.listen = SocketAddr::from(([127, 0, 0, 1], port));
     options.images = images.clone();
     options.presets = variables::presets();
-    options.nodes = up.nodes.unwrap_or(1);
+    options.nodes = nodes;
     options.audit = (up.audit == Switch::On).then(|| home.audit());
-    options.gpus = up.gpus.unwrap_or(0);
+    options.gpus = gpus;
     options.durable = true;
     options.node_grace = up.node_grace;
-    options.mode = match up.mode.unwrap_or(Mode::Auto) {
+    options.mode = match mode {
         Mode::Auto => ModeChoice::Auto,
         Mode::Rootless => ModeChoice::Rootless,
         Mode::Root => ModeChoice::Root,
@@ -404,6 +405,7 @@ async fn operate(
 }
 
 fn describe(cluster: &Cluster, up: &ClusterOptions, images: LocalImages) -> State {
+    let Remembered { nodes, gpus, .. } = Remembered::default().with(up);
     let mode = cluster.mode();
     let kind = mode.as_ref().map_or("none", |mode| mode.kind.as_str());
     let pid = std::process::id();
@@ -416,8 +418,8 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: LocalImages) -> Stat
         mode_reason: mode.as_ref().and_then(|mode| mode.reason.clone()),
         limits_not_enforced: mode.and_then(|mode| mode.limits.err()),
         images,
-        nodes: up.nodes.unwrap_or(1),
-        gpus: up.gpus.unwrap_or(0),
+        nodes,
+        gpus,
         adoptions: 0,
         refused: None,
         no_operator: up.no_operator,

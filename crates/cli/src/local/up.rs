@@ -142,11 +142,11 @@ fn spawn(home: &Home, up: &ClusterOptions) -> Result<Child, Failure> {
 }
 
 fn flags(up: &ClusterOptions) -> Vec<String> {
-    let mode = up.mode.unwrap_or(Mode::Auto);
+    let Remembered { nodes, gpus, mode, .. } = Remembered::default().with(up);
     let mut flags = vec![
-        format!("--nodes={}", up.nodes.unwrap_or(1)),
-        format!("--gpus={}", up.gpus.unwrap_or(0)),
-        format!("--mode={mode:?}").to_lowercase(),
+        format!("--nodes={nodes}"),
+        format!("--gpus={gpus}"),
+        format!("--mode={}", mode.word()),
         format!("--port={}", up.port),
         format!("--node-grace={}ms", up.node_grace.as_millis()),
         format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
@@ -269,7 +269,7 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
 pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
     let mode = match up.mode {
         None | Some(Mode::Auto) => true,
-        Some(asked) => state.mode == format!("{asked:?}").to_lowercase(),
+        Some(asked) => state.mode == asked.word(),
     };
     let operator = up.no_operator == state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
