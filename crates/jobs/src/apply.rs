@@ -97,13 +97,11 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Wanted>, Error> {
 
 /// Where an object is, and what it is now.
 struct Found {
+    kind: String,
+    namespace: String,
+    name: String,
     api: Api<DynamicObject>,
     before: Option<DynamicObject>,
-}
-
-fn attempt<'a>(wanted: &'a Wanted, name: &'a str, namespace: &'a str) -> Attempt<'a> {
-    let what = wanted.object.types.as_ref().map_or(wanted.kind.as_str(), |types| &types.kind);
-    Attempt { verb: "patch", what, name, namespace }
 }
 
 async fn find(client: &Client, namespace: &str, wanted: &Wanted) -> Result<Found, Error> {
@@ -112,7 +110,7 @@ async fn find(client: &Client, namespace: &str, wanted: &Wanted) -> Result<Found
     let gvk = GroupVersionKind::gvk(group, version, &types.kind);
     let name = wanted.object.name_any();
     let place = wanted.object.namespace().unwrap_or_else(|| namespace.to_owned());
-    let attempt = attempt(wanted, &name, &place);
+    let attempt = Attempt { verb: "patch", what: &types.kind, name: &name, namespace: &place };
     let unserved = || Error::Refused {
         class: Class::NotAllowed,
         reason: "NotSupported".to_owned(),
@@ -131,7 +129,7 @@ async fn find(client: &Client, namespace: &str, wanted: &Wanted) -> Result<Found
         Scope::Cluster => Api::all_with(client.clone(), &resource),
     };
     let before = api.get_opt(&name).await.map_err(|error| Error::from_kube(error, attempt))?;
-    Ok(Found { api, before })
+    Ok(Found { kind: types.kind, namespace: place, name, api, before })
 }
 
 /// What an apply would make of an object where the server refuses it, for example because a field cannot change: the
@@ -169,10 +167,8 @@ pub async fn apply(
     wanted: &Wanted,
     manner: Manner,
 ) -> Result<Outcome, Error> {
-    let Found { api, before } = find(client, namespace, wanted).await?;
-    let name = wanted.object.name_any();
-    let place = wanted.object.namespace().unwrap_or_else(|| namespace.to_owned());
-    let attempt = attempt(wanted, &name, &place);
+    let Found { kind, namespace, name, api, before } = find(client, namespace, wanted).await?;
+    let attempt = Attempt { verb: "patch", what: &kind, name: &name, namespace: &namespace };
     let parameters = PatchParams {
         dry_run: manner.dry_run,
         force: manner.force,
