@@ -97,8 +97,8 @@ pub trait Sink: Send + Sync {
 
 /// The training service, over REST.
 pub struct TrainingService {
-    /// Where it is, and as whom to report. The files that it names are read at the first report and again after each failure:
-    /// they may come later than this process, and change.
+    /// The address of the service and the credentials. The files that it refers to are read when the first report is sent,
+    /// and again after a failure, because they can be created or changed after this process has started.
     kubeconfig: Kubeconfig,
     client: Mutex<Option<Client>>,
 }
