@@ -244,7 +244,7 @@ use crate::{Action, Advice, Kind, view};
 fn invalid_summary(faults: &[Fault]) -> String {
     match faults {
         [one] => one.to_string(),
-        many => format!("found {} errors; nothing was created", many.len()),
+        many => format!("found {} errors; nothing was changed", many.len()),
     }
 }
 

@@ -233,7 +233,7 @@ fn invalid(status: &Status) -> Error {
     let message = match faults.len() {
         0 => status.message.clone(),
         1 => faults.first().map(ToString::to_string).unwrap_or_default(),
-        many => format!("the server found {many} errors; nothing was created"),
+        many => format!("the server found {many} errors; nothing was changed"),
     };
     Error::Refused { class: Class::Invalid, reason: "Invalid".to_owned(), message, advice: None, faults }
 }
