@@ -74,7 +74,7 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
         Line::new("exit code", failure(|failure| failure.exit_code.map(|code| code.to_string()))),
         Line::new("failed worker", failure(|failure| failure.worker.map(|worker| worker.to_string()))),
         Line::new("run time", of(&|row| row.runtime(now).map(view::duration))),
-        Line::new("waited", rows.iter().zip(&ours).map(|(row, job)| waited(row, job, now)).collect()),
+        Line::new("waited", rows.iter().map(|row| waited(row, now)).collect()),
         Line::new("workers", of(&|row| Some(row.workers.of.to_string()))),
         Line::new("attempts", ours.iter().map(attempts).collect()),
     ];
@@ -87,13 +87,11 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
     }
 }
 
-/// The time from the job's creation until its Launcher ran, or until now while it is pending. If the job's operator
-/// does not report when the Launcher started, until the job was released.
-fn waited(row: &Row, job: &api::MPIJob, now: Timestamp) -> Option<String> {
-    let launched = job.status.as_ref().and_then(|status| status.startup.as_ref()?.launched.as_ref());
+/// The time from the job's creation until it ran, until its end if it never ran, or until now while it is pending.
+fn waited(row: &Row, now: Timestamp) -> Option<String> {
     let until = match row.phase {
         Phase::Pending => now,
-        _ => launched.map(|time| time.0).or(row.started)?,
+        _ => row.running_since.or(row.finished)?,
     };
     let seconds = until.as_second() - row.created?.as_second();
     Some(view::duration(std::time::Duration::from_secs(u64::try_from(seconds).ok()?)))

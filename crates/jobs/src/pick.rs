@@ -111,8 +111,7 @@ impl Order {
             Order::Gpus => -number(row.gpus),
             Order::Runtime => {
                 let until = row.finished.map_or(now, |finished| finished.min(now));
-                let runs = row.started.filter(|_| row.phase != api::Phase::Pending);
-                let lasted = runs.map(|started| until.as_millisecond() - started.as_millisecond());
+                let lasted = row.running_since.map(|since| until.as_millisecond() - since.as_millisecond());
                 greatest_first(lasted.filter(|lasted| *lasted >= 0))
             }
             Order::Age => greatest_first(row.created.map(Timestamp::as_microsecond)),

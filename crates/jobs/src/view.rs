@@ -63,6 +63,10 @@ pub struct Row {
     pub created: Option<Timestamp>,
     /// When it was first allowed to run, or last resumed.
     pub started: Option<Timestamp>,
+    /// When its Launcher first ran since then, from which its run time counts; if the job's operator does not report
+    /// that, `started`. `None` while it is pending, and if it ended without having run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Timestamp>,
     /// When it ended.
     pub finished: Option<Timestamp>,
     /// The GPUs that all its pods together request, of any vendor.
@@ -115,12 +119,9 @@ impl Row {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Returns the time from start to end, or to `now` while it runs; `None` before it runs.
+    /// Returns the time from when it ran to its end, or to `now` while it runs; `None` before it runs.
     pub fn runtime(&self, now: Timestamp) -> Option<Duration> {
-        if self.phase == Phase::Pending {
-            return None;
-        }
-        since(self.started?, self.finished.unwrap_or(now))
+        since(self.running_since?, self.finished.unwrap_or(now))
     }
 
     /// Returns the time from creation to `now`.
@@ -143,6 +144,7 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
     let kind = Kind::of(object);
     let (phase, phase_reason) = phase(kind, object, &status);
     let ended = matches!(phase, Phase::Succeeded | Phase::Failed);
+    let started = started(&status, created);
     Row {
         kind,
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
@@ -153,7 +155,8 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
         phase_reason,
         workers: workers::of(kind, object, &status, pods, ended),
         owner: plan::owner(&object.metadata).map(str::to_owned),
-        started: started(&status, created),
+        started,
+        running_since: running_since(phase, &status, started),
         finished: finished(&status),
         created,
         gpus: kind.gpus(object),
@@ -245,6 +248,15 @@ fn started(status: &MPIJobStatus, created: Option<Timestamp>) -> Option<Timestam
         condition.last_transition_time.as_ref().map(|time| time.0)
     };
     told.or_else(|| changed("Suspended")).or(created)
+}
+
+/// When the job began to run: when its Launcher did, if its operator reports that.
+fn running_since(phase: Phase, status: &MPIJobStatus, started: Option<Timestamp>) -> Option<Timestamp> {
+    match &status.startup {
+        _ if phase == Phase::Pending => None,
+        Some(startup) => startup.launched.as_ref().map(|time| time.0),
+        None => started,
+    }
 }
 
 /// When the job ended, from its own field or from the condition that reports its end.
@@ -452,6 +464,29 @@ mod tests {
     }
 
     #[test]
+    fn the_run_time_counts_from_when_the_launcher_ran() {
+        let now: Timestamp = "2026-01-01T00:02:00Z".parse().unwrap();
+        let table = [
+            ("Running", json!({"launched": "2026-01-01T00:01:00Z"}), Some("1m")),
+            ("Failed", json!({"launched": "2026-01-01T00:01:00Z"}), Some("30s")),
+            ("Failed", json!({"queued": "2026-01-01T00:00:10Z"}), None),
+            ("Pending", json!({"launched": "2026-01-01T00:01:00Z"}), None),
+            ("Running", json!(null), Some("1m50s")),
+        ];
+        for (phase, startup, lasted) in table {
+            let mut status = json!({"phase": phase, "startTime": "2026-01-01T00:00:10Z"});
+            if !startup.is_null() {
+                status["startup"] = startup.clone();
+            }
+            if phase == "Failed" {
+                status["completionTime"] = "2026-01-01T00:01:30Z".into();
+            }
+            let row = row(&object(status));
+            assert_eq!(row.runtime(now).map(duration).as_deref(), lasted, "{phase} {startup}");
+        }
+    }
+
+    #[test]
     fn a_cause_is_published_or_else_the_reason_of_the_failure() {
         let table = [
             (
@@ -499,7 +534,8 @@ mod tests {
         let value = serde_json::to_value(row(&made)).unwrap();
         let expected = json!({"kind": "MPIJob", "namespace": "team", "name": "pi", "uid": "u", "phase": "Running",
             "workers": {"running": 0, "pending": 4, "failed": 0, "of": 4},
-            "created": "2026-01-01T00:00:00Z", "started": "2026-01-01T00:00:10Z", "finished": null, "gpus": 0,
+            "created": "2026-01-01T00:00:00Z", "started": "2026-01-01T00:00:10Z",
+            "runningSince": "2026-01-01T00:00:10Z", "finished": null, "gpus": 0,
             "queue": {"name": "gpus"}, "progress": {"percent": 50, "timeLeft": 60},
             "slotsPerWorker": 2, "mpi": "OpenMPI", "image": "img", "deleting": false});
         assert_eq!(value, expected);

@@ -40,8 +40,8 @@ pub struct Entry {
     pub labels: BTreeMap<String, String>,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// When it was first allowed to run, or last resumed.
-    pub started: Option<Timestamp>,
+    /// When it began to run ([`view::Row::running_since`]).
+    pub running_since: Option<Timestamp>,
     /// When it ended.
     pub finished: Option<Timestamp>,
     /// The job that it repeats or was copied from.
@@ -56,12 +56,12 @@ impl Entry {
         let row = view::row(object);
         let origin = rerun::origin(object).map(|(how, name)| (how, name.to_owned()));
         let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
-        let (started, finished) = (row.started, row.finished);
+        let (running_since, finished) = (row.running_since, row.finished);
         let row = row::of(row);
         let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
         let search = texts.map(|text| text.to_lowercase()).join("\n");
         let json = json(&row);
-        Self { kind, json, labels, created, started, finished, origin, search, row }
+        Self { kind, json, labels, created, running_since, finished, origin, search, row }
     }
 
     /// Returns it with another place in its queue.

@@ -28,6 +28,7 @@ pub fn of(row: view::Row) -> JobRow {
         owner: row.owner.unwrap_or_default(),
         created: time(row.created),
         started: time(row.started),
+        running_since: time(row.running_since),
         finished: time(row.finished),
         gpus: count(row.gpus),
         queue_position: row.queue.as_ref().and_then(|queue| queue.position).map(count),

@@ -1306,6 +1306,8 @@ export interface components {
              * @description Its place among the jobs that wait in its Kueue queue, from 1; not given if it does not wait, or its place is unknown.
              */
             queuePosition?: number;
+            /** @description When its Launcher first ran since `started`; if its operator does not report that, `started`. Its run time counts from here. Empty while it is pending, and if it ended without having run. */
+            runningSince?: string;
             /** @description When it was first allowed to run, or last resumed. */
             started?: string;
             /** @description The Kubernetes UID. */
@@ -2292,7 +2294,7 @@ export interface operations {
                 /** @description Whether to count all jobs that match. */
                 total?: boolean;
                 /** @description Only these fields of each row, besides kind, namespace, name, numbers and flags. All if not given. */
-                fields?: ("uid" | "phase" | "phaseReason" | "cause" | "workers" | "owner" | "created" | "started" | "finished" | "queue" | "progress" | "queuePosition")[];
+                fields?: ("uid" | "phase" | "phaseReason" | "cause" | "workers" | "owner" | "created" | "started" | "finished" | "queue" | "progress" | "queuePosition" | "runningSince")[];
                 /** @description Only jobs with one of these names. */
                 names?: string[];
             };

@@ -52,7 +52,7 @@ export function AttemptsCard({ jobRef }: { jobRef: Ref }) {
                   <Age time={row.created} />
                 </Td>
                 <Td dataLabel={text.ran}>
-                  <Duration from={row.started} to={row.finished} />
+                  <Duration from={row.runningSince} to={row.finished} />
                 </Td>
               </Tr>
             ))}

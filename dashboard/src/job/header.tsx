@@ -64,12 +64,12 @@ export function JobHeader(props: Props) {
 function Facts({ job, jobRef, manifest }: Props) {
   const row = job.row;
   if (!row) return null;
-  const { phase, started, finished, created, progress } = row;
+  const { phase, runningSince, finished, created, progress } = row;
   const time =
     phase === "Pending" ? (
       <Duration from={created} />
-    ) : started ? (
-      <Duration from={started} to={finished} />
+    ) : runningSince ? (
+      <Duration from={runningSince} to={finished} />
     ) : (
       text.facts.none
     );

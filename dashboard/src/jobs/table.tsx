@@ -194,7 +194,7 @@ const cells: Record<Column, (row: JobRow) => ReactNode> = {
     ),
   gpus: (row) => row.gpus,
   created: (row) => <Age time={row.created} />,
-  duration: (row) => <Duration from={row.started} to={row.finished} />,
+  duration: (row) => <Duration from={row.runningSince} to={row.finished} />,
 };
 
 function JobProgress({ row }: { row: JobRow }) {

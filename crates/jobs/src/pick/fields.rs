@@ -6,7 +6,7 @@ use crate::manifest::nearest;
 use crate::view::Row;
 
 /// The fields of a row in JSON.
-pub const FIELDS: [&str; 19] = [
+pub const FIELDS: [&str; 20] = [
     "kind",
     "namespace",
     "name",
@@ -18,6 +18,7 @@ pub const FIELDS: [&str; 19] = [
     "owner",
     "created",
     "started",
+    "runningSince",
     "finished",
     "gpus",
     "queue",

@@ -279,10 +279,10 @@ impl<'e> Place<'e> {
     }
 }
 
-/// How long a job has run until `now`, in seconds; -1 if it has not begun.
+/// How long a job has run until `now`, in seconds; -1 if it does not run yet.
 fn duration(entry: &Entry, now: i64) -> i64 {
     let until = entry.finished.map_or(now, Timestamp::as_second);
-    entry.started.map_or(-1, |started| (until - started.as_second()).max(0))
+    entry.running_since.map_or(-1, |since| (until - since.as_second()).max(0))
 }
 
 /// What needs attention comes first.

@@ -76,7 +76,7 @@ def job_table(jobs: Sequence[JobStatus]) -> str:
             bar(job),
             str(job.gpus),
             progress(job),
-            age(job.started, job.finished),
+            age(job.running_since, job.finished),
         ]
         for job in jobs
     ]

@@ -288,6 +288,11 @@ class JobRow(Message):
     place is unknown.
     """
 
+    running_since: Time = None
+    """When its Launcher first ran since `started`; if its operator does not report that, `started`. Its run
+    time counts from here. Empty while it is pending, and if it ended without having run.
+    """
+
     started: Time = None
     """When it was first allowed to run, or last resumed."""
 

@@ -72,11 +72,11 @@ class JobStatus(JobRow):
     def summary(self) -> str:
         """The state in one line, with the Workers that run, or the run time of a job that has ended."""
         if self.has_ended:
-            if self.started is None or self.finished is None:
+            if self.running_since is None or self.finished is None:
                 return self.state
             from ._html import age
 
-            return f"{self.state} after {age(self.started, self.finished)}"
+            return f"{self.state} after {age(self.running_since, self.finished)}"
         if self.phase == "Running" and self.workers_total:
             return f"{self.state}, {self.workers_running}/{self.workers_total} Workers running"
         return self.state
