@@ -12,7 +12,19 @@ import textwrap
 from typing import Any
 
 #: Fields that hold a time, which OpenAPI's document describes as text.
-TIMES = {"created", "started", "runningSince", "finished", "since", "at", "start", "expires", "deleted", "from", "until"}
+TIMES = {
+    "created",
+    "started",
+    "runningSince",
+    "finished",
+    "since",
+    "at",
+    "start",
+    "expires",
+    "deleted",
+    "from",
+    "until",
+}
 #: Models in which one of these names is something else than a time.
 NOT_TIMES = {("LogItem", "at"), ("CheckAvailabilityResponse", "start")}
 #: Models of requests: users write their own (`_spec.py`).
