@@ -5,10 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::{ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, Failure, MPIJobStatus};
+use api::{
+    ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, CONDITION_SUSPENDED, Failure, MPIJobStatus,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
-use semantics::phase;
+use semantics::{is_deleted, phase};
 
 use crate::attempts::attempt_of;
 use crate::change::ChildKind;
@@ -152,6 +154,15 @@ impl ObservedState {
             }
         }
         pods
+    }
+
+    /// Whether a pod still ends that the job had before it was last resumed. When it started and how it ends say nothing
+    /// about the job as it runs now.
+    pub(crate) fn was_left_over(&self, pod: &Pod) -> bool {
+        let created = pod.metadata.creation_timestamp.as_ref();
+        let resumed = self.status.start_time.as_ref();
+        let is_older = matches!((created, resumed), (Some(created), Some(resumed)) if created.0 < resumed.0);
+        is_deleted(pod) && (is_true(&self.status, CONDITION_SUSPENDED) || is_older)
     }
 
     /// The pod of a Worker of this attempt that was taken away, as it was then.

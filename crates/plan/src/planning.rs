@@ -537,7 +537,7 @@ fn judge(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Option<Attempt
     let workers = || by_index.iter().copied().enumerate();
     let failed = workers()
         .filter_map(|(index, pod)| Some((index, pod?)))
-        .filter(|(_, pod)| has_failed(job, pod))
+        .filter(|(_, pod)| has_failed(job, pod) && !seen.was_left_over(pod))
         .min_by_key(|(index, pod)| (ended_at(pod), *index));
     if let Some((index, pod)) = failed {
         return Some(verdict(job, seen, index, of_worker(pod)));

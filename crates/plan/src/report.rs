@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use semantics::kept::condition_since;
 use semantics::local_nodes::{ANNOTATION_NODE_MODE, PLAIN_MODE};
-use semantics::{is_ready, phase};
+use semantics::{is_deleted, is_ready, phase};
 
 use crate::attempts::{end_attempt, report_attempt};
 use crate::change::{ChildKind, JobChange};
@@ -245,7 +245,9 @@ fn report_progress(
         report.status.replica_statuses.insert(LAUNCHER.to_owned(), launcher);
     }
     let workers = worker_progress(job, seen, outlook);
-    let all_run = usize::try_from(workers.active.unwrap_or(0)) == Ok(job.worker_count());
+    // A pod that is being deleted is on its way out, as those of a suspended job that was resumed at once.
+    let runs = |pod: &Pod| is_running(pod) && !is_deleted(pod);
+    let all_run = seen.by_index(job).into_iter().all(|pod| pod.is_some_and(runs));
     report.status.replica_statuses.insert(WORKER.to_owned(), workers);
     match outlook {
         Outlook::LauncherEnded => report_launcher_end(job, seen, report, now),
@@ -262,7 +264,7 @@ fn report_progress(
         set_condition(&mut report.status, CONDITION_RUNNING, false, REASON_SUSPENDED, message, now);
     } else if is_finished(&report.status) {
         close_running(job, &mut report.status, now);
-    } else if all_run && *outlook == Outlook::Active && seen.launcher_pods.iter().any(is_running) {
+    } else if all_run && *outlook == Outlook::Active && seen.launcher_pods.iter().any(runs) {
         set_running(job, report, now, now);
     }
 }

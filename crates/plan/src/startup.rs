@@ -25,7 +25,7 @@ pub(crate) fn report_startup(
     fill(&mut startup.scheduled, || last_of(job, seen, |pod| condition_since(pod, "PodScheduled")));
     fill(&mut startup.pulled, || last_of(job, seen, started_at));
     fill(&mut startup.ready, || last_of(job, seen, |pod| condition_since(pod, "Ready")));
-    fill(&mut startup.launched, || seen.launcher_pods.iter().filter_map(started_at).min());
+    fill(&mut startup.launched, || launchers(seen).filter_map(started_at).min());
     fill(&mut startup.first_rank, || run.and_then(|run| run.first_output));
     status.startup = Some(startup);
 }
@@ -44,9 +44,14 @@ fn last_of(
     time: impl Fn(&Pod) -> Option<Timestamp>,
 ) -> Option<Timestamp> {
     if job.worker_count() == 0 {
-        return seen.launcher_pods.iter().filter_map(time).min();
+        return launchers(seen).filter_map(time).min();
     }
-    let times: Option<Vec<Timestamp>> =
-        seen.by_index(job).into_iter().map(|pod| pod.and_then(&time)).collect();
+    let workers = seen.by_index(job).into_iter().map(|pod| pod.filter(|pod| !seen.was_left_over(pod)));
+    let times: Option<Vec<Timestamp>> = workers.map(|pod| pod.and_then(&time)).collect();
     times?.into_iter().max()
+}
+
+/// The Launcher's pods but those from before a suspension.
+fn launchers(seen: &ObservedState) -> impl Iterator<Item = &Pod> {
+    seen.launcher_pods.iter().filter(|pod| !seen.was_left_over(pod))
 }
