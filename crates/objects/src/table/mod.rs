@@ -200,6 +200,12 @@ mod tests {
             (
                 "",
                 "Pod",
+                json!({"metadata": {"resourceVersion": "1"}, "spec": {"containers": null}, "status": {}}),
+                json!(["", "0/0", "", "0", "<unknown>", "<none>", "<none>", "<none>", "<none>"]),
+            ),
+            (
+                "",
+                "Pod",
                 json!({"metadata": meta, "spec": {"containers": [{}], "initContainers": [{"name": "a"}, {"name": "b"}]},
                 "status": {"phase": "Pending", "initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}},
                 {"name": "b", "restartCount": 0, "state": {"running": {}}}]}}),

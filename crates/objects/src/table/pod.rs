@@ -17,10 +17,12 @@ pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
         }
         _ => summary.restarts.to_string(),
     };
+    // A bookmark has a row, too: of a pod without a phase.
+    let state = if status["phase"].is_null() { "" } else { &summary.status };
     vec![
         name(pod),
         json!(format!("{}/{}", summary.ready, summary.containers)),
-        json!(summary.status),
+        json!(state),
         json!(restarts),
         age(pod, now),
         none(text(&status["podIPs"][0], "ip")),
