@@ -12,7 +12,7 @@ use super::generated_names::{generated_prefix, named};
 use super::reply::Shown;
 use super::request_context::RequestContext;
 use super::status::{self, About, StatusError};
-use super::{decoding, managed, service_accounts, services, type_meta, versions};
+use super::{decoding, managed, owners, service_accounts, services, type_meta, versions};
 use crate::store::{self, Key, Resource};
 
 /// The number of names to try for `generateName` (KEP-4420).
@@ -78,8 +78,12 @@ pub async fn complete(context: &RequestContext<'_>, mut value: Value) -> Result<
         metadata.remove(field);
     }
     decoding::default(&context.entry.kind, &mut value);
+    if !context.is_apply() {
+        owners::drop_repeated(context, &mut value, owners::When::Given);
+    }
     managed::track_create(context, &mut value);
     admit(context, &mut value).await?;
+    owners::drop_repeated(context, &mut value, owners::When::Admitted);
     let metadata = decoding::metadata(&mut value)?;
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), context.timestamp());

@@ -32,6 +32,7 @@ mod managed;
 mod metrics;
 mod negotiate;
 mod openapi;
+mod owners;
 mod patching;
 mod protobuf;
 mod query;

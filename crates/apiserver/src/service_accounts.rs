@@ -45,9 +45,13 @@ pub async fn admit(context: &RequestContext<'_>, pod: &mut Value) -> Result<(), 
     let name = name.to_owned();
     let account = account(context, &name).await.ok_or_else(|| {
         let namespace = context.action.namespace.unwrap_or_default();
-        let why = format!(
-            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
-        );
+        let faults = objects::path_segment_faults(&name);
+        let why = match faults.as_slice() {
+            [] => format!("serviceaccount {name:?} not found"),
+            // The client that looks it up refuses the name (`rest.Request.Name`).
+            faults => format!("invalid resource name {name:?}: [{}]", faults.join(" ")),
+        };
+        let why = format!("error looking up service account {namespace}/{name}: {why}");
         status::forbidden(context.about_name(&own), &why)
     })?;
     for field in ["serviceAccountName", "serviceAccount"] {

@@ -143,16 +143,24 @@ pub fn check_type(context: &RequestContext<'_>, value: &mut Value) -> Result<(),
     Ok(())
 }
 
-/// Rejects a kind or version that isn't registered in Kubernetes, in the body of a built-in kind.
+/// Rejects a kind that isn't registered in Kubernetes in its version, or that cannot be converted to this one, in the body
+/// of a built-in kind.
 fn check_registered(kind: &objects::Kind, object: &serde_json::Map<String, Value>) -> Result<(), BodyError> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (own, name) = (kind.api_version(), kind.kind.as_str());
     let (given_version, given) = (text("apiVersion").unwrap_or(&own), text("kind").unwrap_or(name));
-    let is_other_kind = given != name && !objects::builtin_kinds().iter().any(|known| known.kind == given);
-    if !kind.is_builtin() || (given_version == own && !is_other_kind) {
+    if !kind.is_builtin() || (given_version == own && given == name) {
         return Ok(());
     }
     let version = given_version.rsplit('/').next().unwrap_or_default();
+    let unconverted = || {
+        let package = match kind.group.split('.').next().unwrap_or_default() {
+            "" | "events" => "core",
+            first => first,
+        };
+        let why = format!("converting ({version}.{given}) to ({package}.{name}): unknown conversion");
+        BodyError::of(given, version, name, why)
+    };
     if given == "Status" {
         // `Status` exists in every version. It is decoded as one before its conversion to this kind fails.
         let found = object.get("status").filter(|status| !status.is_string() && !status.is_null());
@@ -161,12 +169,15 @@ fn check_registered(kind: &objects::Kind, object: &serde_json::Map<String, Value
                 format!("json: cannot unmarshal {found} into Go struct field Status.status of type string");
             return Err(BodyError::of(given, version, name, why));
         }
-        let package = match kind.group.split('.').next().unwrap_or_default() {
-            "" | "events" => "core",
-            first => first,
-        };
-        let why = format!("converting (v1.Status) to ({package}.{name}): unknown conversion");
-        return Err(BodyError::of(given, version, name, why));
+        return Err(unconverted());
+    }
+    let is_list_of = |known: &str| given.strip_suffix("List") == Some(known);
+    let is_registered = objects::builtin_kinds().iter().any(|known| {
+        known.api_version() == given_version && (known.kind == given || is_list_of(&known.kind))
+    });
+    if is_registered {
+        // The same kind in another version is converted, and then refused for its version.
+        return if given == name { Ok(()) } else { Err(unconverted()) };
     }
     let why = format!(
         "no kind {given:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""

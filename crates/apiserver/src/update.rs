@@ -12,7 +12,7 @@ use super::reply::Shown;
 use super::request_context::RequestContext;
 use super::scale::{scale_of, scaled};
 use super::status::{self, StatusError};
-use super::{create, decoding, managed, services, type_meta, versions};
+use super::{create, decoding, managed, owners, services, type_meta, versions};
 use crate::store::{self, Record};
 
 /// The number of attempts to write a change without a resourceVersion, in case of conflicts.
@@ -101,11 +101,15 @@ async fn commit(
     decoding::default(kind, &mut next);
     // A binding isn't an update: its fields have no owner, and it doesn't increment the generation.
     if context.action.subresource != "binding" {
+        if context.action.verb == "update" {
+            owners::drop_repeated(context, &mut next, owners::When::Given);
+        }
         managed::track_update(context, &present, &mut next);
         stamp_phase(context, &present, &mut next);
         objects::prepare_update(kind, named(context.action.subresource), &mut next, &present);
     }
     admit(context, &present, &mut next).await?;
+    owners::drop_repeated(context, &mut next, owners::When::Admitted);
     let promise = services::allocate(context, &mut next, Some(&present))?;
     // What other subresources change is decided by the server and isn't subject to the rules of updates.
     let is_judged = matches!(context.action.subresource, "" | "status" | "scale");

@@ -47,6 +47,7 @@ pub use kinds::{
     subresource_kinds,
 };
 pub use lifecycle::{JOB_UID_LABEL, prepare_create, prepare_update};
+pub use names::path_segment as path_segment_faults;
 pub use openapi::{schema_name, v2_definitions, v3_schemas};
 pub use quota::Counted;
 pub use selectors::{FieldSelector, LabelSelector, SelectorError};
@@ -105,7 +106,11 @@ pub fn embedded_faults(object: &Value, path: &str) -> Vec<FieldFault> {
         }
     }
     if let Some(metadata) = object.get("metadata") {
-        faults.extend(metadata::validate_embedded(metadata, &at("metadata")));
+        // It has not been decoded if the object that holds it claims another kind.
+        match decode_metadata(&mut metadata.clone()) {
+            Ok(()) => faults.extend(metadata::validate_embedded(metadata, &at("metadata"))),
+            Err(why) => faults.push(FieldFault::invalid(at("metadata"), metadata.clone(), why)),
+        }
     }
     faults
 }

@@ -177,6 +177,44 @@ async fn patches_of_every_type_are_applied() {
 }
 
 #[tokio::test]
+async fn a_body_of_another_kind_is_refused_as_in_kubernetes() {
+    let served = serve().await;
+    let client = served.cluster.client();
+    let table = [
+        ("v1", "Pod", "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
+        ("v1", "PodList", "converting (v1.PodList) to (core.ConfigMap): unknown conversion"),
+        ("apps/v1", "Deployment", "converting (v1.Deployment) to (core.ConfigMap): unknown conversion"),
+        (
+            "v1",
+            "Deployment",
+            "no kind \"Deployment\" is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+    ];
+    for (version, kind, why) in table {
+        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "m"}}).to_string();
+        let request = Request::post("/api/v1/namespaces/default/configmaps").body(body.into_bytes());
+        let answer = client.request::<Value>(request.unwrap()).await;
+        let wanted = format!("{kind} in version \"v1\" cannot be handled as a ConfigMap: {why}");
+        assert_eq!(refused(answer), (400, "BadRequest".to_owned(), wanted));
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_is_given_twice_is_kept_once() {
+    let served = serve().await;
+    let client = served.cluster.client();
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "m", "ownerReferences": [owner, owner]}});
+    let body = body.to_string().into_bytes().into();
+    let request = Request::post("/api/v1/namespaces/default/configmaps").body(body);
+    let answer = client.send(request.unwrap()).await.unwrap();
+    let warning = answer.headers()["warning"].to_str().unwrap().to_owned();
+    assert!(warning.ends_with("duplicate UID(s) observed: u\""), "{warning}");
+    assert_eq!(maps(&client).get("m").await.unwrap().metadata.owner_references.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn fields_have_owners() {
     let served = serve().await;
     let client = served.cluster.client();

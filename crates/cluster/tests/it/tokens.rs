@@ -238,6 +238,13 @@ async fn a_pod_gets_an_account_a_token_and_the_accounts_secrets() {
         refused(missing),
         (403, r#"pods "lost" is forbidden: error looking up service account team/gone: serviceaccount "gone" not found"#.to_owned())
     );
+    let odd =
+        json!({"metadata": {"name": "odd"}, "spec": {"serviceAccountName": "a/b", "containers": container}});
+    let odd = pods.create(&PostParams::default(), &serde_json::from_value(odd).unwrap()).await;
+    assert_eq!(
+        refused(odd),
+        (403, r#"pods "odd" is forbidden: error looking up service account team/a/b: invalid resource name "a/b": [may not contain '/']"#.to_owned())
+    );
     served.cluster.stop().await;
 }
 

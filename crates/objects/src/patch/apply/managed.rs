@@ -38,6 +38,19 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
+    /// Identifies the manager as Kubernetes does, which orders managers by it (`managedfields.BuildManagerIdentifier`).
+    pub(super) fn identifier(&self) -> String {
+        let (operation, version) = match self.operation {
+            Operation::Apply => ("Apply", String::new()),
+            Operation::Update => ("Update", format!(",\"apiVersion\":{:?}", self.api_version)),
+        };
+        let subresource = match self.subresource.as_str() {
+            "" => String::new(),
+            name => format!(",\"subresource\":{name:?}"),
+        };
+        format!("{{\"manager\":{:?},\"operation\":{operation:?}{version}{subresource}}}", self.manager)
+    }
+
     /// Formats the manager for a conflict message.
     pub(super) fn show(&self) -> String {
         let mut text = format!("{:?}", self.manager);

@@ -10,6 +10,7 @@ mod fieldset;
 mod managed;
 mod typed;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
@@ -56,6 +57,8 @@ pub struct Writer<'a> {
 pub struct Conflict {
     /// The other manager, as in messages: `"kubectl" using v1`.
     pub manager: String,
+    /// What Kubernetes identifies the other manager by, which orders managers in the message.
+    pub identifier: String,
     /// The field, e.g. `.spec.replicas`.
     pub field: String,
 }
@@ -93,13 +96,14 @@ fn conflict_text(conflicts: &[Conflict]) -> String {
     if let [one] = conflicts {
         return format!("Apply failed with 1 conflict: conflict with {}: {}", one.manager, one.field);
     }
-    let mut managers: Vec<&String> = conflicts.iter().map(|c| &c.manager).collect();
-    managers.sort();
-    managers.dedup();
+    let mut managers: BTreeMap<&str, Vec<&Conflict>> = BTreeMap::new();
+    for conflict in conflicts {
+        managers.entry(&conflict.identifier).or_default().push(conflict);
+    }
     let mut lines = Vec::new();
-    for manager in managers {
-        lines.push(format!("conflicts with {manager}:"));
-        lines.extend(conflicts.iter().filter(|c| c.manager == *manager).map(|c| format!("- {}", c.field)));
+    for conflicts in managers.values() {
+        lines.extend(conflicts.first().map(|first| format!("conflicts with {}:", first.manager)));
+        lines.extend(conflicts.iter().map(|conflict| format!("- {}", conflict.field)));
     }
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
@@ -269,7 +273,11 @@ fn settle(
             let is_deeper = |path: &[_]| path.len() > shared + 1;
             is_deeper(a).cmp(&is_deeper(b))
         });
-        conflicts.extend(fields.iter().map(|path| Conflict { manager: entry.show(), field: show(path) }));
+        conflicts.extend(fields.iter().map(|path| Conflict {
+            manager: entry.show(),
+            identifier: entry.identifier(),
+            field: show(path),
+        }));
     }
     if !force && !conflicts.is_empty() {
         return Err(ApplyError::Conflicts(conflicts));

@@ -66,6 +66,24 @@ fn conflicts_are_reported_and_can_be_forced() {
 }
 
 #[test]
+fn conflicts_are_in_the_order_of_their_managers_identifiers() {
+    let kind = map_kind();
+    let mut one = config_map(json!({"a": "1"}));
+    update_managed_fields(kind, None, &mut one, by("z"));
+    let mut two = config_map(json!({"a": "1", "b": "1"}));
+    two["metadata"] = one["metadata"].clone();
+    let through_scale = Writer { subresource: Some("scale"), ..by("z") };
+    update_managed_fields(kind, Some(&one), &mut two, through_scale);
+    let wanted = config_map(json!({"a": "2", "b": "2"}));
+    let error = apply(kind, Some(&two), &wanted, by("y"), false).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Apply failed with 2 conflicts: conflicts with \"z\" with subresource \"scale\" using v1:\n- .data.b\n\
+         conflicts with \"z\" using v1:\n- .data.a"
+    );
+}
+
+#[test]
 fn an_apply_without_changes_returns_the_live_object() {
     let kind = map_kind();
     let one = apply(kind, None, &config_map(json!({"a": "1"})), by("x"), false).unwrap();
