@@ -1,8 +1,9 @@
 """A real control plane with fake nodes, as the benches of the operator use it. Python's standard library only.
 
-Its FOLDER is that of a control plane at https://127.0.0.1:6443 that has MPIJobs' definition and fake nodes (kwok), which let pods run at
-once and Launchers end after 5 s: `pki/tokens.csv` and `pki/ca.crt`, `operator.kubeconfig` (user `operator`), `audit.log` with that user's
-requests, `NAME.pid` of its programs. The Launcher of a job keeps running where its pod has the annotation `bench/keeps-running`.
+Its FOLDER is that of a control plane at https://127.0.0.1:6443 that has MPIJobs' definition and fake nodes (kwok started with
+`--config=bench/stages.yaml`): `pki/tokens.csv` and `pki/ca.crt`, `operator.kubeconfig` (user `operator`), `audit.log` with that user's
+requests, `NAME.pid` of its programs. Pods run at once, and Launchers end after 5 s, but not where their pod has the annotation
+`bench/keeps-running`.
 """
 
 import collections
@@ -127,7 +128,7 @@ class Watch(threading.Thread):
 
     def __init__(self, plane, path, look):
         super().__init__(daemon=True)
-        self.plane, self.path, self.look, self.ends = plane, path, look, False
+        self.plane, self.path, self.look, self.ends, self.known = plane, path, look, False, {}
         self.version = plane.call("GET", path)["metadata"]["resourceVersion"]
         self.start()
 
@@ -135,15 +136,39 @@ class Watch(threading.Thread):
         while not self.ends:
             self.connection = self.plane.connect(3600)
             try:
-                self.connection.request("GET", f"{self.path}?watch=1&resourceVersion={self.version}", headers=self.plane.headers)
+                query = f"watch=1&allowWatchBookmarks=true&resourceVersion={self.version}"
+                self.connection.request("GET", f"{self.path}?{query}", headers=self.plane.headers)
                 answer = self.connection.getresponse()
                 while line := answer.readline():
-                    now, event = time.monotonic(), json.loads(line)
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        self.list_again()
+                        break
                     self.version = event["object"]["metadata"]["resourceVersion"]
-                    self.look(now, event["type"], event["object"])
+                    if event["type"] != "BOOKMARK":
+                        self.note(event["type"], event["object"])
             except (OSError, ValueError, AttributeError, http.client.HTTPException):
                 if not self.ends:
                     time.sleep(0.1)
+
+    def note(self, kind, found):
+        """Calls back, and keeps of the objects that exist what a later deletion has to say."""
+        name = found["metadata"]["name"]
+        if kind == "DELETED":
+            self.known.pop(name, None)
+        else:
+            self.known[name] = {"metadata": {"name": name, "labels": found["metadata"].get("labels", {})}}
+        self.look(time.monotonic(), kind, found)
+
+    def list_again(self):
+        """Makes up for events that the API server no longer has."""
+        listed = self.plane.call("GET", self.path)
+        names = {found["metadata"]["name"] for found in listed["items"]}
+        for gone in [found for name, found in self.known.items() if name not in names]:
+            self.note("DELETED", gone)
+        for found in listed["items"]:
+            self.note("MODIFIED", found)
+        self.version = listed["metadata"]["resourceVersion"]
 
     def stop(self):
         self.ends = True
