@@ -252,6 +252,16 @@ def test_wrong_types_and_unknown_fields_are_errors_of_this_package() -> None:
     assert "give a list of words" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "fix"),
+    [("worker", "did you mean workers?"), ("memory_per_workers", "did you mean memory_per_worker?"), ("colour", "")],
+)
+def test_an_unknown_field_is_named_with_the_one_that_was_meant(field: str, fix: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_of({field: 2})
+    assert list(caught.value.fields) == [FieldFault(field, "unknown field", fix)]
+
+
 def test_a_copy_has_the_changes_and_the_rest() -> None:
     spec = spec_of({"workers": 4, "memory_per_worker": "16Gi", "env": {"A": "1"}})
     changed = spec.with_changes(memory_per_worker="32Gi", name="other")

@@ -6,9 +6,10 @@ error is an `InvalidSpecError` that names every fault.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -26,17 +27,20 @@ class Spec(BaseModel):
     """A part of a specification. Unknown fields are faults."""
 
     model_config = ConfigDict(extra="forbid", validate_default=False, defer_build=True)
+    #: Names that are turned into fields before a specification is made.
+    _short_names: ClassVar[Sequence[str]] = ()
 
     def __init__(self, **fields: Any) -> None:
         """Checks and keeps the fields."""
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise invalid(type(self).__name__, error) from None
+            known = [*type(self).model_fields, *self._short_names]
+            raise invalid(type(self).__name__, error, known) from None
 
 
-def invalid(what: str, error: ValidationError) -> InvalidSpecError:
-    """The faults that pydantic found, as an error of this package."""
+def invalid(what: str, error: ValidationError, known: Iterable[str] = ()) -> InvalidSpecError:
+    """The faults that pydantic found, as an error of this package; `known` are the names that a field may have."""
     faults: list[FieldFault] = []
     for fault in error.errors(include_url=False):
         path = ".".join(str(part) for part in fault["loc"])
@@ -44,6 +48,9 @@ def invalid(what: str, error: ValidationError) -> InvalidSpecError:
         if isinstance(inner, InvalidSpecError):
             # A part of a specification that was given as a map.
             faults += [FieldFault(f"{path}.{found.path}", found.fault, found.fix) for found in inner.fields]
+        elif fault["type"] == "extra_forbidden":
+            meant = get_close_matches(path, [name for name in known if name != path], n=1)
+            faults.append(FieldFault(path, "unknown field", f"did you mean {meant[0]}?" if meant else ""))
         else:
             faults.append(FieldFault(path, fault["msg"].removeprefix("Value error, ")))
     listed = "; ".join(str(fault) for fault in faults)
@@ -330,6 +337,7 @@ class MPIJobSpec(Spec):
     """The job's name."""
     image: str
     """The image of the Launcher and the Workers."""
+    _short_names: ClassVar[Sequence[str]] = ("workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker")
     command: Annotated[list[str], BeforeValidator(_command)] = Field(default_factory=list)
     """What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
 
