@@ -21,6 +21,14 @@ pub enum Error {
     /// The database or the object store cannot be reached.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The bucket of the log archive fails. What was acknowledged stays in the database until the bucket works.
+    #[error("the object storage for logs {fault}: {detail}")]
+    Bucket {
+        /// What is wrong with it.
+        fault: BucketFault,
+        /// What it answered.
+        detail: String,
+    },
     /// Stored data cannot be read back.
     #[error("the store is damaged: {0}")]
     Damaged(String),
@@ -40,6 +48,30 @@ pub enum Error {
     Database(#[source] Arc<sqlx::Error>),
 }
 
+/// What is wrong with a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketFault {
+    /// It cannot be reached, or it is too slow.
+    Away,
+    /// Its disks or a quota are exhausted.
+    Full,
+    /// The credentials are missing or wrong, or they do not permit the request.
+    Refused,
+    /// There is no such bucket.
+    Missing,
+}
+
+impl Display for BucketFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Away => "does not answer, or not in time",
+            Self::Full => "is full",
+            Self::Refused => "refuses access",
+            Self::Missing => "has no such bucket",
+        })
+    }
+}
+
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -56,10 +88,15 @@ impl Error {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Self::Locked | Self::Timeout | Self::Unavailable(_) => Class::Retry,
-            Self::Full(_) | Self::Damaged(_) | Self::TooNew { .. } | Self::Database(_) => {
-                Class::Administrator
-            }
+            Self::Locked
+            | Self::Timeout
+            | Self::Unavailable(_)
+            | Self::Bucket { fault: BucketFault::Away, .. } => Class::Retry,
+            Self::Bucket { .. }
+            | Self::Full(_)
+            | Self::Damaged(_)
+            | Self::TooNew { .. }
+            | Self::Database(_) => Class::Administrator,
             Self::Invalid(_) => Class::Input,
         }
     }

@@ -8,6 +8,7 @@
 //! Lines have numbers, counted from the start of the container. A line that several replicas report is stored once.
 //! A part is a sequence of gzip members, so its beginning is readable even where its end is lost.
 
+mod bucket;
 mod codec;
 pub mod maintain;
 mod read;
@@ -17,14 +18,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::TryStreamExt as _;
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use sqlx::Row as _;
 use uuid::Uuid;
 
+pub use self::bucket::Bucket;
 pub use self::read::{MAX_TAIL_LINES, Reader, Selection, read, tail};
 use crate::error::Error;
 use crate::store::{Store, Write, micros};
@@ -45,6 +49,9 @@ const CHUNK_PARTS: i64 = 256;
 pub struct Archive {
     store: Store,
     objects: Arc<dyn ObjectStore>,
+    /// The folder of chunks that were written before there was a bucket.
+    earlier: Option<Arc<dyn ObjectStore>>,
+    is_bucket: bool,
 }
 
 impl Archive {
@@ -53,24 +60,93 @@ impl Archive {
     /// # Errors
     /// If the folder cannot be created.
     pub fn in_folder(store: Store, folder: &Path) -> Result<Self, Error> {
-        let failed = |error: std::io::Error| Error::Unavailable(format!("{}: {error}", folder.display()));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        maintain::remove_staged(folder).map_err(failed)?;
-        let objects = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
-        Ok(Self::with_objects(store, Arc::new(objects)))
+        let objects = open_folder(folder)?;
+        Ok(Self { store, objects, earlier: None, is_bucket: false })
     }
 
     /// An archive with its chunks in memory: they end with the process.
     #[must_use]
     pub fn in_memory(store: Store) -> Self {
-        Self::with_objects(store, Arc::new(InMemory::new()))
+        Self { store, objects: Arc::new(InMemory::new()), earlier: None, is_bucket: false }
     }
 
-    /// An archive with its chunks in any object store, whose writes must be durable when they return.
-    #[must_use]
-    pub fn with_objects(store: Store, objects: Arc<dyn ObjectStore>) -> Self {
-        Self { store, objects }
+    /// An archive with its chunks in a bucket, which other stores may share. Chunks that an archive `in_folder` wrote before
+    /// are read there. Asks the bucket for nothing, so this succeeds while it is away.
+    ///
+    /// # Errors
+    /// If the settings are not valid, the folder cannot be read, or the store fails.
+    pub async fn in_bucket(store: Store, bucket: &Bucket, earlier: Option<&Path>) -> Result<Self, Error> {
+        let earlier = earlier.filter(|folder| folder.is_dir()).map(open_folder).transpose()?;
+        let objects = bucket::open(bucket, &own_id(&store).await?)?;
+        Ok(Self { store, objects, earlier, is_bucket: true })
     }
+
+    /// Whether chunks are files of this machine, which only [`maintain::repair`] checks. A bucket checks its own.
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        !self.is_bucket
+    }
+
+    /// Returns a chunk, or `None` if it is not there.
+    async fn get(&self, object: &str) -> Result<Option<Bytes>, Error> {
+        match read_whole(&self.objects, object).await {
+            Err(error) if bucket::is_absent(&error) => {}
+            found => return found.map(Some).map_err(|error| self.failed(error)),
+        }
+        let Some(earlier) = &self.earlier else { return Ok(None) };
+        match read_whole(earlier, object).await {
+            Err(error) if bucket::is_absent(&error) => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+
+    async fn put(&self, object: &str, data: Bytes) -> Result<(), Error> {
+        let put = self.objects.put(&Key::from(object), data.into()).await;
+        put.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Deletes a chunk, if it is there.
+    async fn delete(&self, object: &str) -> Result<(), Error> {
+        let key = Key::from(object);
+        let unless_absent = |deleted: object_store::Result<()>| match deleted {
+            Err(error) if bucket::is_absent(&error) => Ok(()),
+            deleted => deleted,
+        };
+        if let Some(earlier) = &self.earlier {
+            unless_absent(earlier.delete(&key).await)?;
+        }
+        unless_absent(self.objects.delete(&key).await).map_err(|error| self.failed(error))
+    }
+
+    fn list(&self) -> BoxStream<'_, Result<ObjectMeta, Error>> {
+        Box::pin(self.objects.list(None).map_err(|error| self.failed(error)))
+    }
+
+    fn failed(&self, error: object_store::Error) -> Error {
+        if self.is_bucket { bucket::failed(&error) } else { error.into() }
+    }
+}
+
+async fn read_whole(objects: &Arc<dyn ObjectStore>, object: &str) -> object_store::Result<Bytes> {
+    objects.get(&Key::from(object)).await?.bytes().await
+}
+
+fn open_folder(folder: &Path) -> Result<Arc<dyn ObjectStore>, Error> {
+    let failed = |error: std::io::Error| Error::Unavailable(format!("{}: {error}", folder.display()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    maintain::remove_staged(folder).map_err(failed)?;
+    Ok(Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true)))
+}
+
+/// Returns what keeps the chunks of this store apart from those of others in the same bucket: a sweep removes every chunk that
+/// its own store does not name.
+async fn own_id(store: &Store) -> Result<String, Error> {
+    let new = Uuid::new_v4().simple().to_string();
+    let query =
+        sqlx::query("INSERT INTO log_archive (single, id) VALUES (1, $1) ON CONFLICT (single) DO NOTHING");
+    store.execute(query.bind(new)).await?;
+    let row = store.row(sqlx::query("SELECT id FROM log_archive")).await?;
+    Ok(row.ok_or_else(|| Error::damaged("the archive", "it has no id"))?.try_get(0)?)
 }
 
 /// A container whose lines are archived.
@@ -303,7 +379,7 @@ async fn pack(archive: &Archive, source: &Source) -> Result<bool, Error> {
     match replace(archive, source, &part, &object).await {
         Ok(true) => Ok(true),
         // No row names it.
-        Ok(false) => archive.objects.delete(&Key::from(object)).await.map(|()| false).map_err(Error::from),
+        Ok(false) => archive.delete(&object).await.map(|()| false),
         // The commit may have happened all the same, so the chunk must stay.
         Err(error) => Err(error),
     }
@@ -323,7 +399,7 @@ struct Chunk {
 async fn put(archive: &Archive, data: &Bytes) -> Result<String, Error> {
     let name = Uuid::new_v4().simple().to_string();
     let object = format!("{}/{name}.gz", name.get(..2).unwrap_or_default());
-    archive.objects.put(&Key::from(object.as_str()), data.clone().into()).await?;
+    archive.put(&object, data.clone()).await?;
     Ok(object)
 }
 

@@ -72,6 +72,7 @@ pub mod tls;
 pub mod traces;
 
 pub use adapters::METHODS;
+pub use history::logs::Bucket;
 pub use methods::record as record_admissions;
 pub use origin::Origin;
 pub use problem::Problem;

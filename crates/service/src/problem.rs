@@ -194,12 +194,25 @@ impl From<Error> for Problem {
 impl From<history::Error> for Problem {
     fn from(error: history::Error) -> Self {
         use history::Error as Store;
+        use history::error::BucketFault;
         let (reason, message) = match &error {
             Store::Invalid(fault) => return Problem::invalid("", fault.clone(), ""),
             Store::Locked => ("StoreLocked", "the store is locked by another writer"),
             Store::Timeout => ("StoreTimeout", "the store did not answer in time"),
             Store::Unavailable(_) => ("StoreUnavailable", "the store cannot be reached"),
             Store::Full(_) => ("StoreFull", "the store is full"),
+            Store::Bucket { fault: BucketFault::Away, .. } => {
+                ("LogStorageUnavailable", "the object storage for logs does not answer, or not in time")
+            }
+            Store::Bucket { fault: BucketFault::Full, .. } => {
+                ("LogStorageFull", "the object storage for logs is full")
+            }
+            Store::Bucket { fault: BucketFault::Refused, .. } => {
+                ("LogStorageRefused", "the object storage for logs refuses the access of the service")
+            }
+            Store::Bucket { fault: BucketFault::Missing, .. } => {
+                ("LogStorageMissing", "the object storage for logs has no bucket with the configured name")
+            }
             Store::TooNew { .. } => ("StoreTooNew", "the store belongs to a newer version of the service"),
             Store::Damaged(_) | Store::Database(_) => ("StoreDamaged", "the store cannot be read or written"),
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use history::audit::Appender;
-use history::logs::Archive;
+use history::logs::{Archive, Bucket};
 use history::notifications::address::Policy;
 use history::notifications::mail;
 use history::store::{Location, Settings};
@@ -29,6 +29,8 @@ pub struct Keep {
     pub database: Settings,
     /// The folder of packed logs. Without one, logs stay in the database, which several replicas share.
     pub logs: Option<PathBuf>,
+    /// The bucket of packed logs in place of the folder, in which earlier ones are still read.
+    pub bucket: Option<Bucket>,
     /// For how long.
     pub retention: Retention,
     /// How often the state of the cluster is recorded and work that is due is done.
@@ -59,6 +61,7 @@ impl Keep {
         Self {
             database,
             logs: None,
+            bucket: None,
             retention: Retention::default(),
             every: Duration::from_secs(5),
             notifications: Outgoing::default(),
@@ -129,7 +132,7 @@ pub struct Opened {
     pub store: Store,
     /// The logs.
     pub archive: Archive,
-    /// Whether logs are packed into files.
+    /// Whether logs are packed into files or objects.
     pub packs: bool,
     /// Appends to the audit log.
     pub audit: Appender,
@@ -148,6 +151,8 @@ pub struct Kept {
     state: watch::Receiver<State>,
     /// The error of the last write, if it failed for a reason that the next one shares.
     trouble: Arc<Mutex<Option<String>>>,
+    /// The error of the last attempt to pack logs, if it failed.
+    packing: Arc<Mutex<Option<String>>>,
 }
 
 impl Kept {
@@ -175,7 +180,7 @@ impl Kept {
             }
             stop.cancelled().await;
         });
-        Self { state, trouble: Arc::default() }
+        Self { state, trouble: Arc::default(), packing: Arc::default() }
     }
 
     /// Returns the store.
@@ -213,31 +218,44 @@ impl Kept {
 
     /// Takes note of how a write went.
     pub fn note<T>(&self, result: &Result<T, Error>) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match result {
-            Ok(_) => *trouble = None,
-            Err(Error::Invalid(_)) => {}
-            Err(error) => *trouble = Some(Problem::from(error.clone()).message),
-        }
+        note(&self.trouble, result);
     }
 
-    /// Returns why the store cannot be written now; `None` if it can, as far as known.
+    /// Takes note of how packing logs went.
+    pub fn note_packing<T>(&self, result: &Result<T, Error>) {
+        note(&self.packing, result);
+    }
+
+    /// Returns why the store cannot be written now, or why logs cannot be packed; `None` if all is well, as far as known.
     pub fn trouble(&self) -> Option<String> {
+        let noted =
+            |trouble: &Mutex<Option<String>>| trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match self.opened() {
-            Ok(_) => self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Ok(_) => noted(&self.trouble).or_else(|| noted(&self.packing)),
             Err(problem) => Some(problem.message),
         }
     }
 }
 
+fn note<T>(trouble: &Mutex<Option<String>>, result: &Result<T, Error>) {
+    let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+    match result {
+        Ok(_) => *trouble = None,
+        Err(Error::Invalid(_)) => {}
+        Err(error) => *trouble = Some(Problem::from(error.clone()).message),
+    }
+}
+
 async fn open(keep: &Keep) -> Result<Opened, Error> {
     let store = Store::open(keep.database.clone()).await?;
-    let archive = match &keep.logs {
-        Some(folder) => Archive::in_folder(store.clone(), folder)?,
+    let archive = match (&keep.bucket, &keep.logs) {
+        (Some(bucket), earlier) => Archive::in_bucket(store.clone(), bucket, earlier.as_deref()).await?,
+        (None, Some(folder)) => Archive::in_folder(store.clone(), folder)?,
         // Nothing is ever packed into this memory.
-        None => Archive::in_memory(store.clone()),
+        (None, None) => Archive::in_memory(store.clone()),
     };
-    Ok(Opened { audit: Appender::start(store.clone()), archive, packs: keep.logs.is_some(), store })
+    let packs = keep.bucket.is_some() || keep.logs.is_some();
+    Ok(Opened { audit: Appender::start(store.clone()), archive, packs, store })
 }
 
 #[cfg(test)]

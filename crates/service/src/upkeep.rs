@@ -19,6 +19,8 @@ const PACK_EVERY: u32 = 12;
 const CLEAR_EVERY: u32 = 60;
 /// How often all packed logs are read and repaired: only a fault of the disk makes that necessary.
 const REPAIR_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// How often all packed logs are listed, to remove what no row names.
+const SWEEP_EVERY: Duration = maintain::GRACE;
 
 /// Delivers notifications until `stop`.
 ///
@@ -48,31 +50,49 @@ pub async fn deliver(keep: Keep, kept: Kept, stop: CancellationToken) -> Result<
 pub async fn maintain(keep: Keep, kept: Kept, stop: CancellationToken) {
     let work = async {
         let opened = kept.wait().await;
-        let mut repaired = Instant::now();
+        let mut due = Due { swept: None, repaired: Instant::now() };
         for round in 0_u32.. {
-            let done = async {
-                if opened.packs && round % PACK_EVERY == 0 {
-                    while logs::pack_due(&opened.archive, before(PACK_AFTER)).await? > 0 {}
+            // An object storage that is away keeps nothing else from being cleared.
+            if opened.packs && round % PACK_EVERY == 0 {
+                let packed = pack(&opened, &mut due).await;
+                kept.note_packing(&packed);
+                if let Err(error) = packed {
+                    tracing::warn!(%error, "cannot pack logs; they stay in the database, trying again");
                 }
-                if round % CLEAR_EVERY == 0 {
-                    clear(&opened, &keep.retention).await?;
-                }
-                if opened.packs && repaired.elapsed() >= REPAIR_EVERY {
-                    repaired = Instant::now();
-                    let found = maintain::repair(&opened.archive).await?;
-                    if found.truncated > 0 {
-                        tracing::error!(?found, "packed logs were damaged");
-                    }
-                }
-                Ok::<(), Error>(())
-            };
-            if let Err(error) = done.await {
+            }
+            if round % CLEAR_EVERY == 0
+                && let Err(error) = clear(&opened, &keep.retention).await
+            {
                 tracing::warn!(%error, "cannot clear the store; trying again");
             }
             tokio::time::sleep(keep.every).await;
         }
     };
     stop.run_until_cancelled(work).await;
+}
+
+/// When what is seldom done was done last.
+struct Due {
+    swept: Option<Instant>,
+    repaired: Instant,
+}
+
+/// Packs logs, and keeps what was packed in order.
+async fn pack(opened: &Opened, due: &mut Due) -> Result<(), Error> {
+    // First, because it asks a bucket for something even if nothing is to be packed.
+    if due.swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
+        maintain::sweep(&opened.archive, before(maintain::GRACE)).await?;
+        due.swept = Some(Instant::now());
+    }
+    while logs::pack_due(&opened.archive, before(PACK_AFTER)).await? > 0 {}
+    if opened.archive.is_on_disk() && due.repaired.elapsed() >= REPAIR_EVERY {
+        due.repaired = Instant::now();
+        let found = maintain::repair(&opened.archive).await?;
+        if found.truncated > 0 {
+            tracing::error!(?found, "packed logs were damaged");
+        }
+    }
+    Ok(())
 }
 
 /// Returns the time that was so long ago.
@@ -90,8 +110,5 @@ async fn clear(opened: &Opened, retention: &Retention) -> Result<(), Error> {
     while notifications::prune(store, before(history)).await? > 0 {}
     let kept = maintain::Retention { after: before(logs_for), bytes: log_bytes };
     while maintain::prune(&opened.archive, &kept).await? > 0 {}
-    if opened.packs {
-        maintain::sweep(&opened.archive, before(maintain::GRACE)).await?;
-    }
     Ok(())
 }

@@ -8,8 +8,6 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use jiff::Timestamp;
-use object_store::ObjectStoreExt as _;
-use object_store::path::Path as Key;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
@@ -80,18 +78,10 @@ pub async fn prune(archive: &Archive, retention: &Retention) -> Result<usize, Er
     write.commit().await?;
     for row in &removed {
         if let Some(object) = row.try_get::<Option<String>, _>("object")? {
-            delete(archive, &Key::from(object)).await?;
+            archive.delete(&object).await?;
         }
     }
     Ok(removed.len())
-}
-
-/// Deletes a chunk, if it is there.
-async fn delete(archive: &Archive, object: &Key) -> Result<(), Error> {
-    match archive.objects.delete(object).await {
-        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Removes chunks that no row names and that were written before a time, which is [`GRACE`] ago or earlier. Returns
@@ -100,7 +90,7 @@ async fn delete(archive: &Archive, object: &Key) -> Result<(), Error> {
 /// # Errors
 /// If the store or the object store fails.
 pub async fn sweep(archive: &Archive, written_before: Timestamp) -> Result<usize, Error> {
-    let mut listed = archive.objects.list(None);
+    let mut listed = archive.list();
     let mut removed = 0;
     while let Some(found) = listed.try_next().await? {
         if found.last_modified.timestamp() >= written_before.as_second() {
@@ -108,7 +98,7 @@ pub async fn sweep(archive: &Archive, written_before: Timestamp) -> Result<usize
         }
         let query = sqlx::query("SELECT first_line FROM log_parts WHERE object = $1");
         if archive.store.row(query.bind(found.location.to_string())).await?.is_none() {
-            delete(archive, &found.location).await?;
+            archive.delete(found.location.as_ref()).await?;
             removed += 1;
         }
     }
@@ -154,11 +144,7 @@ pub async fn repair(archive: &Archive) -> Result<Repaired, Error> {
 /// Repairs one chunk if necessary, and returns the number of lines that are lost.
 async fn repair_one(archive: &Archive, row: &AnyRow) -> Result<Option<i64>, Error> {
     let object: String = row.try_get("object")?;
-    let data = match archive.objects.get(&Key::from(object.as_str())).await {
-        Ok(found) => found.bytes().await?,
-        Err(object_store::Error::NotFound { .. }) => Bytes::new(),
-        Err(error) => return Err(error.into()),
-    };
+    let data = archive.get(&object).await?.unwrap_or_default();
     if codec::digest(&data) == row.try_get::<String, _>("digest")? {
         return Ok(None);
     }
@@ -184,7 +170,7 @@ async fn repair_one(archive: &Archive, row: &AnyRow) -> Result<Option<i64>, Erro
         None => sqlx::query("DELETE FROM log_parts WHERE object = $1").bind(&object),
     };
     archive.store.execute(query).await?;
-    delete(archive, &Key::from(object.as_str())).await?;
+    archive.delete(&object).await?;
     let lost = lines - measured.map_or(0, |(kept, _)| kept);
     tracing::warn!(object, first_line, lost, "a log chunk was torn and has been truncated");
     Ok(Some(lost))

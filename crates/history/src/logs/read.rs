@@ -4,8 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use jiff::Timestamp;
-use object_store::ObjectStoreExt as _;
-use object_store::path::Path as Key;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
@@ -246,11 +244,7 @@ async fn open_part(
 /// Returns the bytes of a part, or `None` if its chunk is not there.
 async fn data_of(archive: &Archive, row: &AnyRow, object: Option<&str>) -> Result<Option<Vec<u8>>, Error> {
     let Some(object) = object else { return Ok(Some(row.try_get("data")?)) };
-    let data = match archive.objects.get(&Key::from(object)).await {
-        Ok(found) => found.bytes().await?,
-        Err(object_store::Error::NotFound { .. }) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(data) = archive.get(object).await? else { return Ok(None) };
     match codec::digest(&data) == row.try_get::<String, _>("digest")? {
         true => Ok(Some(data.into())),
         false => Err(Error::Damaged(format!("log chunk {object} is not what was written"))),

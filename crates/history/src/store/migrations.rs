@@ -56,6 +56,11 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0005_logs.up.sql"),
         include_str!("../../migrations/0005_logs.down.sql"),
     ),
+    Migration::for_both(
+        6,
+        include_str!("../../migrations/0006_log_archive.up.sql"),
+        include_str!("../../migrations/0006_log_archive.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.

@@ -14,13 +14,15 @@ use history::{Error, Store};
 use jiff::Timestamp;
 
 use crate::audit::entry;
+use crate::bucket::{on_each_archive, open_archive};
 use crate::jobs::seen;
 use crate::logs::source;
-use crate::place::{at, on_each};
+use crate::place::at;
 
 /// Where the child's store is.
 const STORE: &str = "HISTORY_TEST_STORE";
-/// Where the child's chunks are.
+/// Where the child's chunks are: the address of a server, if there is one, and a folder.
+const ENDPOINT: &str = "HISTORY_TEST_ENDPOINT";
 const CHUNKS: &str = "HISTORY_TEST_CHUNKS";
 /// The number of the child's first step.
 const FIRST: &str = "HISTORY_TEST_FIRST";
@@ -34,8 +36,9 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     if std::env::var_os(STORE).is_some() {
         return child();
     }
-    on_each(async |place| {
-        let (text, chunks) = (place_as_text(&place.location), place.folder.path().join("logs"));
+    on_each_archive(async |home| {
+        let place = home.place;
+        let text = place_as_text(&place.location);
         let rule = NewRule {
             id: "rule".to_owned(),
             namespace: "team-cv".to_owned(),
@@ -56,7 +59,8 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
                     "--nocapture",
                 ])
                 .envs([(STORE, text.as_str()), (FIRST, &first.to_string())])
-                .env(CHUNKS, &chunks)
+                .env(CHUNKS, home.folder())
+                .envs(home.endpoint().map(|endpoint| (ENDPOINT, endpoint)))
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
@@ -75,7 +79,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             child.wait().unwrap();
             first = acknowledged.last().unwrap() + 1;
         }
-        let archive = Archive::in_folder(place.open().await, &chunks).unwrap();
+        let archive = home.archive().await;
         check(&place.open().await, &archive, &acknowledged).await;
     });
 }
@@ -121,7 +125,8 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::open(Settings::new(location)).await.unwrap();
-        let archive = Archive::in_folder(store.clone(), chunks.as_ref()).unwrap();
+        let archive =
+            open_archive(store.clone(), std::env::var(ENDPOINT).ok(), std::path::Path::new(&chunks)).await;
         // Bounded, in case that nobody kills it.
         for number in first..first + 10_000 {
             step(&store, &archive, number).await.unwrap();

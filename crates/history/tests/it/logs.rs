@@ -9,22 +9,19 @@ use history::logs::{
 };
 use jiff::Timestamp;
 
-use crate::place::{Place, at, on_each, on_sqlite};
-
-pub async fn archive(place: &Place) -> Archive {
-    Archive::in_folder(place.open().await, &place.folder.path().join("logs")).unwrap()
-}
+use crate::bucket::{Home, on_each_archive};
+use crate::place::{at, on_sqlite};
 
 pub fn source(container: &str) -> Source {
     Source { uid: "uid".to_owned(), attempt: 0, container: container.to_owned() }
 }
 
 /// Lines with numbers as texts, one in each second.
-fn numbered(from: i64, until: i64) -> Vec<Line> {
+pub fn numbered(from: i64, until: i64) -> Vec<Line> {
     (from..until).map(|number| Line { at: at(number), text: format!("line {number}") }).collect()
 }
 
-fn everything() -> Selection {
+pub fn everything() -> Selection {
     Selection { uid: "uid".to_owned(), ..Selection::default() }
 }
 
@@ -37,30 +34,28 @@ pub async fn texts(archive: &Archive, selection: &Selection) -> Vec<String> {
     texts
 }
 
-fn expected(container: &str, from: i64, until: i64) -> Vec<String> {
+pub fn expected(container: &str, from: i64, until: i64) -> Vec<String> {
     (from..until).map(|number| format!("{container}: line {number}")).collect()
 }
 
 /// Packs everything.
-async fn pack(archive: &Archive) {
+pub async fn pack(archive: &Archive) {
     while pack_due(archive, Timestamp::MAX).await.unwrap() > 0 {}
 }
 
-/// The files of chunks.
-fn chunks(place: &Place) -> Vec<PathBuf> {
-    let files = |folder: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
-    };
+/// The files below a folder.
+pub fn chunks_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<PathBuf> =
-        files(&place.folder.path().join("logs")).iter().flat_map(|shard| files(shard)).collect();
+        entries.flat_map(|path| if path.is_dir() { chunks_below(&path) } else { vec![path] }).collect();
     found.sort();
     found
 }
 
 #[test]
 fn a_line_that_several_replicas_report_is_archived_once() {
-    on_each(async |place| {
-        let replicas = [archive(place).await, archive(place).await];
+    on_each_archive(async |home| {
+        let replicas = [home.archive().await, home.archive().await];
         let one = async {
             for from in (0..100).step_by(7) {
                 append(&replicas[0], &source("w"), from, &numbered(from, (from + 7).min(100))).await.unwrap();
@@ -80,8 +75,8 @@ fn a_line_that_several_replicas_report_is_archived_once() {
 
 #[test]
 fn lines_of_many_containers_are_merged_by_time_before_and_after_packing() {
-    on_each(async |place| {
-        let archive = archive(place).await;
+    on_each_archive(async |home| {
+        let archive = home.archive().await;
         for worker in 0..20_i64 {
             for part in 0..3 {
                 let lines: Vec<Line> = (part * 5..part * 5 + 5)
@@ -102,7 +97,7 @@ fn lines_of_many_containers_are_merged_by_time_before_and_after_packing() {
         for packed in [false, true] {
             if packed {
                 pack(&archive).await;
-                assert_eq!(chunks(place).len(), 20);
+                assert_eq!(home.chunks().len(), 20);
             }
             assert_eq!(numbers(&everything()).await, (0..300).collect::<Vec<_>>(), "packed: {packed}");
             assert_eq!(numbers(&range).await, (50..170).collect::<Vec<_>>());
@@ -122,8 +117,8 @@ fn lines_of_many_containers_are_merged_by_time_before_and_after_packing() {
 
 #[test]
 fn a_reader_goes_on_while_the_parts_are_packed_and_appended() {
-    on_each(async |place| {
-        let archive = archive(place).await;
+    on_each_archive(async |home| {
+        let archive = home.archive().await;
         for from in (0..60).step_by(10) {
             append(&archive, &source("w"), from, &numbered(from, from + 10)).await.unwrap();
         }
@@ -143,28 +138,29 @@ fn a_reader_goes_on_while_the_parts_are_packed_and_appended() {
 
 #[test]
 fn replicas_that_pack_together_lose_and_double_nothing() {
-    on_each(async |place| {
-        let replicas = [archive(place).await, archive(place).await, archive(place).await];
+    on_each_archive(async |home| {
+        let replicas = [home.archive().await, home.archive().await, home.archive().await];
         for from in (0..200).step_by(10) {
             append(&replicas[0], &source("w"), from, &numbered(from, from + 10)).await.unwrap();
         }
         futures::future::join_all(replicas.iter().map(pack)).await;
         assert_eq!(texts(&replicas[0], &everything()).await, expected("w", 0, 200));
-        assert_eq!(chunks(place).len(), 1, "the slower ones removed their own");
+        assert_eq!(home.chunks().len(), 1, "the slower ones removed their own");
     });
 }
 
 #[test]
 fn a_torn_chunk_is_cut_to_what_is_readable() {
     on_sqlite(async |place| {
-        let archive = archive(place).await;
+        let home = Home::in_folder(place);
+        let archive = home.archive().await;
         let text = "y".repeat(100 << 10);
         let lines: Vec<Line> = (0..20).map(|n| Line { at: at(n), text: format!("{n} {text}") }).collect();
         append(&archive, &source("w"), 0, &lines).await.unwrap();
         append(&archive, &source("x"), 0, &numbered(0, 5)).await.unwrap();
         pack(&archive).await;
         assert_eq!(repair(&archive).await.unwrap(), Repaired { chunks: 2, truncated: 0, lost_lines: 0 });
-        for chunk in chunks(place) {
+        for chunk in home.chunks() {
             let file = std::fs::OpenOptions::new().write(true).open(chunk).unwrap();
             file.set_len(file.metadata().unwrap().len() / 2).unwrap();
         }
@@ -179,17 +175,18 @@ fn a_torn_chunk_is_cut_to_what_is_readable() {
             assert!(text.starts_with(&format!("w: {number} y")));
         }
         assert_eq!(repair(&archive).await.unwrap().truncated, 0);
-        assert_eq!(chunks(place).len(), 1);
+        assert_eq!(home.chunks().len(), 1);
     });
 }
 
 #[test]
 fn what_a_killed_process_left_behind_is_removed() {
     on_sqlite(async |place| {
-        let archive = archive(place).await;
+        let home = Home::in_folder(place);
+        let archive = home.archive().await;
         append(&archive, &source("w"), 0, &numbered(0, 5)).await.unwrap();
         pack(&archive).await;
-        let folder = chunks(place)[0].parent().unwrap().to_owned();
+        let folder = home.chunks()[0].parent().unwrap().to_owned();
         std::fs::write(folder.join("orphan.gz"), "not named by a row").unwrap();
         let staged = folder.join("orphan.gz#1");
         std::fs::write(&staged, "half").unwrap();
@@ -206,7 +203,7 @@ fn what_a_killed_process_left_behind_is_removed() {
         );
         assert_eq!(sweep(&archive, Timestamp::MAX).await.unwrap(), 1);
         assert!(staged.exists());
-        crate::logs::archive(place).await;
+        home.archive().await;
         assert!(!staged.exists());
         assert_eq!(texts(&archive, &everything()).await, expected("w", 0, 5));
     });
@@ -214,8 +211,8 @@ fn what_a_killed_process_left_behind_is_removed() {
 
 #[test]
 fn retention_removes_the_oldest_by_age_and_by_size() {
-    on_each(async |place| {
-        let archive = archive(place).await;
+    on_each_archive(async |home| {
+        let archive = home.archive().await;
         for part in 0..10_i64 {
             append(&archive, &source(&format!("w-{part}")), 0, &numbered(part * 10, part * 10 + 10))
                 .await
@@ -225,8 +222,8 @@ fn retention_removes_the_oldest_by_age_and_by_size() {
         let age = Retention { after: at(25), bytes: u64::MAX };
         assert_eq!(prune(&archive, &age).await.unwrap(), 2);
         assert_eq!(texts(&archive, &everything()).await.len(), 80);
-        assert_eq!(chunks(place).len(), 8);
-        let size: u64 = chunks(place).iter().map(|chunk| chunk.metadata().unwrap().len()).sum();
+        assert_eq!(home.chunks().len(), 8);
+        let size: u64 = home.chunks().iter().map(|chunk| chunk.metadata().unwrap().len()).sum();
         let half = Retention { after: at(0), bytes: size / 2 };
         assert_eq!(prune(&archive, &half).await.unwrap(), 4);
         assert_eq!(prune(&archive, &half).await.unwrap(), 0);

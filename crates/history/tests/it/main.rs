@@ -1,10 +1,12 @@
-//! The store on real databases: SQLite in a folder, and a PostgreSQL server of its own.
+//! The store on real databases: SQLite in a folder, and a PostgreSQL server of its own; its logs in a folder and on an S3
+//! server.
 
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 
 mod place;
 
 mod audit;
+mod bucket;
 mod jobs;
 mod kills;
 mod logs;

@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use service::tls::{self, Files};
 use service::traces::Traces;
-use service::{Keep, Origin, Outgoing, Retention, Service, Settings};
+use service::{Bucket, Keep, Origin, Outgoing, Retention, Service, Settings};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -87,6 +87,8 @@ struct StoreFlags {
     /// database.
     #[arg(long, value_name = "DIRECTORY")]
     log_directory: Option<PathBuf>,
+    #[command(flatten)]
+    bucket: BucketFlags,
     /// Days for which the history of deleted jobs is kept.
     #[arg(long, value_name = "N", default_value_t = 90)]
     keep_history_days: u32,
@@ -104,6 +106,41 @@ struct StoreFlags {
     audit_reads: bool,
 }
 
+/// Where packed logs are, if not in a folder.
+#[derive(Debug, Args)]
+struct BucketFlags {
+    /// The bucket of packed logs: of Amazon S3, or of a server with its API. Credentials come from --log-credentials or from the
+    /// environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN).
+    #[arg(long, value_name = "NAME")]
+    log_bucket: Option<String>,
+    /// What the names of objects in the bucket begin with.
+    #[arg(long, value_name = "PREFIX", default_value = "", requires = "log_bucket")]
+    log_prefix: String,
+    /// The address of a server other than Amazon's: https://minio.example.com
+    #[arg(long, value_name = "URL", requires = "log_bucket")]
+    log_endpoint: Option<String>,
+    /// The region of the bucket, or set AWS_DEFAULT_REGION.
+    #[arg(long, value_name = "NAME", requires = "log_bucket")]
+    log_region: Option<String>,
+    /// The file with the access key's id and, on the next line, the secret; it is read again for each request.
+    #[arg(long, value_name = "FILE", requires = "log_bucket")]
+    log_credentials: Option<PathBuf>,
+}
+
+impl BucketFlags {
+    fn bucket(self, authorities: &[CertificateDer<'static>]) -> Option<Bucket> {
+        Some(Bucket {
+            name: self.log_bucket?,
+            prefix: self.log_prefix,
+            endpoint: self.log_endpoint,
+            region: self.log_region,
+            credentials: self.log_credentials,
+            authorities: authorities.to_vec(),
+            ..Bucket::default()
+        })
+    }
+}
+
 /// Where notifications may go, and how they get there.
 #[derive(Debug, Args)]
 struct OutgoingFlags {
@@ -113,7 +150,7 @@ struct OutgoingFlags {
     /// Whether webhooks may be http.
     #[arg(long)]
     webhook_allow_http: bool,
-    /// The file with certificate authorities of webhooks, the SMTP server and the collector of traces, in PEM.
+    /// The file with certificate authorities of webhooks, the SMTP server, the bucket and the collector of traces, in PEM.
     #[arg(long, value_name = "FILE")]
     outgoing_ca: Option<PathBuf>,
     /// The SMTP server for e-mails, as HOST:PORT.
@@ -144,7 +181,8 @@ impl StoreFlags {
             log_bytes: u64::from(self.keep_log_mib) << 20,
             ..keep.retention
         };
-        Ok(Keep { retention, notifications, audit_reads: self.audit_reads, ..keep })
+        let bucket = self.bucket.bucket(&notifications.authorities);
+        Ok(Keep { bucket, retention, notifications, audit_reads: self.audit_reads, ..keep })
     }
 }
 

@@ -171,8 +171,11 @@ type Lines = BoxStream<'static, Result<(Timestamp, String), Error>>;
 
 /// Opens the lines of one run.
 async fn lines_of(archive: Archive, selection: Selection, tail: Option<i64>) -> Result<Lines, Error> {
-    let broken =
-        |error: history::Error| Error::BrokenStream { what: ARCHIVED.to_owned(), detail: error.to_string() };
+    // The error itself may name places and addresses of the service.
+    let broken = |error: history::Error| Error::BrokenStream {
+        what: ARCHIVED.to_owned(),
+        detail: Problem::from(error).message,
+    };
     if let Some(tail) = tail {
         let most = usize::try_from(tail).unwrap_or(0);
         let lines = archive::tail(&archive, &selection, most).await.map_err(broken)?;

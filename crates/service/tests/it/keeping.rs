@@ -351,3 +351,28 @@ fn a_service_starts_without_its_store_and_says_so() {
         assert_eq!(stage.get("/api/v1/audit", ADMIN).await.status, 200);
     });
 }
+
+#[test]
+fn output_is_archived_and_read_while_the_bucket_is_away_and_readiness_says_so() {
+    on_sqlite(async |place| {
+        let mut stage = with_output(place).await;
+        stage.stop();
+        let credentials = place.folder.path().join("credentials");
+        std::fs::write(&credentials, "key\nvery-secret\n").unwrap();
+        // A port that nothing listens at.
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        stage.keep.bucket = Some(service::Bucket {
+            name: "logs".to_owned(),
+            endpoint: Some(format!("http://{free}")),
+            credentials: Some(credentials),
+            ..service::Bucket::default()
+        });
+        stage.restart().await;
+        let away = "ok\nstore: the object storage for logs does not answer, or not in time\n";
+        until(&stage, "/readyz", "", |reply| reply.text == away).await;
+        stage.until_archived("a", 3).await;
+        delete(&stage, "a").await;
+        let read = until(&stage, &format!("{LOGS}?worker=1"), JANE, |reply| reply.status == 200).await;
+        assert_eq!(lines(&read), ["worker 1"]);
+    });
+}
