@@ -11,6 +11,8 @@ pub const LABEL_JOB_NAME: &str = "training.kubeflow.org/job-name";
 pub const LABEL_JOB_ROLE: &str = "training.kubeflow.org/job-role";
 /// Upstream's label for a pod's index within the job; Kueue ranks by it.
 pub const LABEL_REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
+/// The Training Operator's label for a pod's key in the map of replica specs, in lower case: `master`, `worker`, `chief`, `ps`.
+pub const LABEL_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 /// The value of [`LABEL_OPERATOR_NAME`].
 pub const OPERATOR_NAME: &str = "mpi-operator";
 /// `runPolicy.managedBy` of jobs that this operator reconciles.

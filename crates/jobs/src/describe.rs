@@ -16,7 +16,7 @@ use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
 use crate::last_lines::{MOST_LINES, last_lines};
-use crate::part::{role, worker_index};
+use crate::part::{index, role};
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, list};
 
@@ -332,7 +332,7 @@ pub fn pod_view(pod: &Pod) -> PodView {
     PodView {
         name: pod.name_any(),
         role: role(pod.labels()).to_owned(),
-        index: worker_index(pod),
+        index: index(pod),
         state: state_word(pod, summary.status),
         waits_for: waits_for(pod),
         ready: is_ready(pod),

@@ -216,19 +216,26 @@ impl Kind {
         }
     }
 
+    /// Whether the jobs have a Launcher, which starts the ranks and whose output has theirs.
+    pub fn has_launcher(self) -> bool {
+        self.launcher("").is_some()
+    }
+
+    /// The number of pods of a role that a job asks for, by a key of the map of replica specs; 0 if it has none.
+    pub fn replicas(self, object: &DynamicObject, role: &str) -> i32 {
+        let missing = if self == Kind::MpiJob { 0 } else { 1 };
+        let field = self.replicas_field().unwrap_or_default();
+        let spec = object.data.pointer(&format!("/spec/{field}/{role}"));
+        spec.filter(|spec| spec.is_object()).map_or(0, |spec| whole(spec.get("replicas")).unwrap_or(missing))
+    }
+
     /// The number of Workers that a job asks for. For a TrainJob without a number, its runtime decides: see
     /// [`Runtimes`](crate::runtime::Runtimes).
     pub fn workers(self, object: &DynamicObject) -> i32 {
-        let Some(field) = self.replicas_field() else {
+        if self.replicas_field().is_none() {
             return whole(object.data.pointer("/spec/trainer/numNodes")).unwrap_or(1);
-        };
-        let missing = if self == Kind::MpiJob { 0 } else { 1 };
-        let roles = object.data.pointer(&format!("/spec/{field}"));
-        let of = |role: &&str| {
-            let spec = roles.and_then(|roles| roles.get(*role))?;
-            Some(whole(spec.get("replicas")).unwrap_or(missing))
-        };
-        self.working_roles().iter().filter_map(of).sum()
+        }
+        self.working_roles().iter().map(|role| self.replicas(object, role)).fold(0, i32::saturating_add)
     }
 
     /// The number of running Workers, as counted by the kind's own operator.

@@ -1,4 +1,5 @@
-//! The output of a job's pods, line by line: the Launcher's, some Workers', some ranks', or all merged.
+//! The output of a job's pods, line by line: the Launcher's, some Workers', some ranks', or all merged. A PyTorchJob or TFJob has
+//! no Launcher: its Master or Chief takes that place, or else Worker 0.
 //!
 //! Lines carry the time at which the node wrote them, which makes merging and resuming possible. Following survives a
 //! broken connection without losing or repeating a line ([`resume`]). It waits for a pod that has not started,
@@ -53,7 +54,7 @@ const BUFFERED_BATCHES: usize = 4;
 /// Whose output to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// The Launcher's, which includes all that `mpirun` forwards.
+    /// The Launcher's, which includes all that `mpirun` forwards. Of a job without one, that of the pod which leads it.
     #[default]
     Launcher,
     /// The Workers' with these indices.
@@ -265,11 +266,10 @@ pub async fn logs_with(
     archive: Option<Arc<dyn Archive>>,
 ) -> Result<Logs, Error> {
     let object = list::get(client, kind, namespace, job).await?;
-    let workers = view::row(&object).workers.of;
     let failure = view::status(&object).failure;
     let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
     let evidence = evidence.filter(|line| !line.trim().is_empty()).collect();
-    let mut targets = targets(&choice.which, workers)?;
+    let mut targets = targets(&choice.which, &all_of(kind, &object))?;
     if !choice.states.is_empty() {
         let pods = describe::pods(client, kind, namespace, job).await?;
         targets.retain(|target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod)));
@@ -428,10 +428,17 @@ fn is_in(states: &[String], pod: &Pod) -> bool {
 /// A pod that was deleted when its job ended.
 fn gone(target: Target, job: &JobRef) -> Error {
     let what = format!("pod {} was deleted when its job ended", target.name(&job.name));
+    let has_launcher = Kind::named(&job.kind).is_some_and(Kind::has_launcher);
     let advice = match target {
-        Target::Launcher => Advice::from("see what is known of it").with(Action::Describe(job.clone())),
-        Target::Worker(_) => Advice::from("what the ranks printed is in the Launcher's output")
-            .with(Action::Logs { job: job.clone(), workers: None, follow: false, previous: false }),
+        Target::Worker(_) if has_launcher => {
+            Advice::from("what the ranks printed is in the Launcher's output").with(Action::Logs {
+                job: job.clone(),
+                workers: None,
+                follow: false,
+                previous: false,
+            })
+        }
+        _ => Advice::from("see what is known of it").with(Action::Describe(job.clone())),
     };
     Error::NoPod { what, advice }
 }
@@ -450,48 +457,87 @@ fn nothing_yet(name: String, pod: Option<&Pod>, job: &JobRef) -> Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Launcher,
+    /// A replica of a PyTorchJob or TFJob that is no Worker: one of [`ROLES`], and its number.
+    Replica(&'static str, i32),
     Worker(i32),
 }
+
+/// The roles of PyTorchJobs' and TFJobs' pods beside their Workers. Those that lead a job are first.
+const ROLES: [&str; 4] = ["chief", "master", "ps", "evaluator"];
+/// How many of them lead.
+const LEADING: usize = 2;
 
 impl Target {
     fn of(pod: &describe::PodView) -> Option<Target> {
         match (pod.role.as_str(), pod.index) {
             ("launcher", _) => Some(Target::Launcher),
-            ("worker", Some(index)) => Some(Target::Worker(index)),
+            (role, Some(index)) => Target::named(role, index),
             _ => None,
         }
     }
 
-    /// The part of the job that it is: `launcher` or `worker-3`.
+    /// Returns a replica, by its role in any case.
+    fn named(role: &str, index: i32) -> Option<Target> {
+        if role.eq_ignore_ascii_case(api::WORKER) {
+            return Some(Target::Worker(index));
+        }
+        let role = ROLES.into_iter().find(|known| known.eq_ignore_ascii_case(role))?;
+        Some(Target::Replica(role, index))
+    }
+
+    /// Whether it takes the Launcher's place in a job that has none.
+    fn leads(self) -> bool {
+        matches!(self, Target::Replica(role, _) if ROLES[..LEADING].contains(&role))
+    }
+
+    /// The part of the job that it is: `launcher`, `worker-3` or `master-0`.
     fn part(self) -> String {
         match self {
             Target::Launcher => "launcher".to_owned(),
             Target::Worker(index) => format!("worker-{index}"),
+            Target::Replica(role, index) => format!("{role}-{index}"),
         }
     }
 
     fn name(self, job: &str) -> String {
-        match self {
-            Target::Launcher => format!("{job}-launcher"),
-            Target::Worker(index) => format!("{job}-worker-{index}"),
-        }
+        format!("{job}-{}", self.part())
     }
 }
 
-fn targets(which: &Which, workers: i32) -> Result<Vec<Target>, Error> {
+/// Returns the pods that a job has according to its spec. The first is its Launcher, or the pod that leads it.
+fn all_of(kind: Kind, job: &DynamicObject) -> Vec<Target> {
+    if kind.has_launcher() {
+        let workers = view::row(job).workers.of;
+        return [Target::Launcher].into_iter().chain((0..workers).map(Target::Worker)).collect();
+    }
+    let of_role = |role: &&'static str| {
+        let role = *role;
+        (0..kind.replicas(job, role)).filter_map(move |index| Target::named(role, index))
+    };
+    let mut all: Vec<Target> = kind.working_roles().iter().flat_map(of_role).collect();
+    // Stable: the others keep the order of their roles.
+    all.sort_by_key(|target| (!target.leads(), !matches!(target, Target::Worker(_))));
+    all
+}
+
+/// Returns the pods to read among all of a job, of which the first leads.
+fn targets(which: &Which, all: &[Target]) -> Result<Vec<Target>, Error> {
     match which {
-        Which::Launcher => Ok(vec![Target::Launcher]),
-        Which::All => Ok([Target::Launcher].into_iter().chain((0..workers).map(Target::Worker)).collect()),
-        Which::Workers(indices) => match indices.iter().find(|index| **index >= workers || **index < 0) {
-            None => Ok(indices.iter().copied().map(Target::Worker).collect()),
-            Some(index) => Err(Error::NoPod {
-                what: format!("there is no Worker {index}"),
-                advice: match workers {
-                    0 => "this job has no Workers".into(),
-                    _ => format!("this job has Workers 0 to {}", workers - 1).into(),
-                },
-            }),
-        },
+        Which::Launcher => Ok(all.iter().copied().take(1).collect()),
+        Which::All => Ok(all.to_vec()),
+        Which::Workers(indices) => {
+            let workers = all.iter().filter(|target| matches!(target, Target::Worker(_))).count();
+            match indices.iter().find(|index| !all.contains(&Target::Worker(**index))) {
+                None => Ok(indices.iter().copied().map(Target::Worker).collect()),
+                Some(index) => Err(Error::NoPod {
+                    what: format!("there is no Worker {index}"),
+                    advice: match workers {
+                        0 => "this job has no Workers".into(),
+                        _ => format!("this job has Workers 0 to {}", workers - 1).into(),
+                    },
+                }),
+            }
+        }
     }
 }
 
@@ -501,10 +547,30 @@ mod tests {
 
     #[test]
     fn workers_that_do_not_exist_are_named() {
-        assert_eq!(targets(&Which::Workers(vec![1]), 2).unwrap(), [Target::Worker(1)]);
-        assert_eq!(targets(&Which::All, 2).unwrap().len(), 3);
-        let error = targets(&Which::Workers(vec![0, 2]), 2).unwrap_err();
+        let all = [Target::Launcher, Target::Worker(0), Target::Worker(1)];
+        assert_eq!(targets(&Which::Workers(vec![1]), &all).unwrap(), [Target::Worker(1)]);
+        assert_eq!(targets(&Which::All, &all).unwrap().len(), 3);
+        let error = targets(&Which::Workers(vec![0, 2]), &all).unwrap_err();
         assert_eq!(error.to_string(), "there is no Worker 2");
         assert_eq!(error.advice(), Some("this job has Workers 0 to 1".into()));
+    }
+
+    #[test]
+    fn a_job_without_a_launcher_is_led_by_its_master_or_chief_and_else_by_worker_0() {
+        let all = |kind: Kind, field: &str, roles: serde_json::Value| {
+            let job = serde_json::json!({ "apiVersion": "kubeflow.org/v1", "kind": kind.name(),
+                "metadata": { "name": "a" }, "spec": { field: roles } });
+            let all = all_of(kind, &serde_json::from_value(job).unwrap());
+            all.into_iter().map(Target::part).collect::<Vec<_>>()
+        };
+        let torch = serde_json::json!({ "Worker": { "replicas": 2 }, "Master": {} });
+        assert_eq!(all(Kind::PyTorchJob, "pytorchReplicaSpecs", torch), ["master-0", "worker-0", "worker-1"]);
+        let parameters =
+            serde_json::json!({ "PS": { "replicas": 2 }, "Worker": { "replicas": 1 }, "Evaluator": {} });
+        let parts = all(Kind::TfJob, "tfReplicaSpecs", parameters);
+        assert_eq!(parts, ["worker-0", "ps-0", "ps-1", "evaluator-0"]);
+        let chief = serde_json::json!({ "PS": {}, "Worker": {}, "Chief": {} });
+        assert_eq!(all(Kind::TfJob, "tfReplicaSpecs", chief), ["chief-0", "worker-0", "ps-0"]);
+        assert_eq!(all(Kind::TfJob, "tfReplicaSpecs", serde_json::json!({})), [""; 0]);
     }
 }

@@ -1,21 +1,27 @@
-//! The part of its job that a pod is, by its labels: those of MPIJobs' pods, or JobSet's on a TrainJob's. Pure.
+//! The part of its job that a pod is, by its labels: those of MPIJobs' pods, the Training Operator's on those of its jobs, or
+//! JobSet's on a TrainJob's. Pure.
 
 use std::collections::BTreeMap;
 
-use api::{LABEL_COMPLETION_INDEX, LABEL_JOB_ROLE, LABEL_REPLICATED_JOB};
+use api::{
+    LABEL_COMPLETION_INDEX, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE, LABEL_REPLICATED_JOB,
+};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use crate::kind::TRAINER_JOB;
 
-/// Returns `launcher` or `worker`; for another pod of a TrainJob, such as an initializer, the name of its replicated job;
-/// empty if the labels do not say. A TrainJob's nodes are its Workers.
+/// Returns `launcher` or `worker`; of a PyTorchJob or TFJob, the key of the replica spec in lower case; for another pod of a
+/// TrainJob, such as an initializer, the name of its replicated job; empty if the labels do not say. A TrainJob's nodes are its
+/// Workers.
 pub(crate) fn role(labels: &BTreeMap<String, String>) -> &str {
     let replicated = || match labels.get(LABEL_REPLICATED_JOB)?.as_str() {
         TRAINER_JOB => Some("worker"),
         other => Some(other),
     };
-    labels.get(LABEL_JOB_ROLE).map(String::as_str).or_else(replicated).unwrap_or_default()
+    // The Training Operator gives the first pod of each job the role `master`, a Worker too.
+    let labelled = labels.get(LABEL_REPLICA_TYPE).or_else(|| labels.get(LABEL_JOB_ROLE));
+    labelled.map(String::as_str).or_else(replicated).unwrap_or_default()
 }
 
 /// Whether the pod is a Launcher.
@@ -23,14 +29,19 @@ pub(crate) fn is_launcher(pod: &Pod) -> bool {
     role(pod.labels()) == "launcher"
 }
 
-/// The number of a Worker: at the end of the name of an MPIJob's, in a label of a TrainJob's.
-pub(crate) fn worker_index(pod: &Pod) -> Option<i32> {
+/// The number of a Worker: at the end of the name of an MPIJob's, in a label of a TrainJob's. The number of any pod of a
+/// PyTorchJob or TFJob among those of its role, in a label too.
+pub(crate) fn index(pod: &Pod) -> Option<i32> {
+    let label = |name: &str| pod.labels().get(name)?.parse().ok();
+    if pod.labels().contains_key(LABEL_REPLICA_TYPE) {
+        return label(LABEL_REPLICA_INDEX);
+    }
     if role(pod.labels()) != "worker" {
         return None;
     }
     match pod.labels().get(LABEL_JOB_ROLE) {
         Some(_) => pod.metadata.name.as_deref()?.rsplit('-').next()?.parse().ok(),
-        None => pod.labels().get(LABEL_COMPLETION_INDEX)?.parse().ok(),
+        None => label(LABEL_COMPLETION_INDEX),
     }
 }
 
@@ -41,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_of_both_kinds_of_jobs_have_a_part() {
+    fn pods_of_all_kinds_of_jobs_have_a_part() {
         let table = [
             ("pi-worker-3", json!({ LABEL_JOB_ROLE: "worker" }), "worker", Some(3)),
             ("pi-launcher-x7k2p", json!({ LABEL_JOB_ROLE: "launcher" }), "launcher", None),
@@ -63,12 +74,25 @@ mod tests {
                 "dataset-initializer",
                 None,
             ),
+            (
+                "resnet-master-0",
+                json!({ LABEL_REPLICA_TYPE: "master", LABEL_REPLICA_INDEX: "0", LABEL_JOB_ROLE: "master" }),
+                "master",
+                Some(0),
+            ),
+            (
+                "mnist-worker-0",
+                json!({ LABEL_REPLICA_TYPE: "worker", LABEL_REPLICA_INDEX: "0", LABEL_JOB_ROLE: "master" }),
+                "worker",
+                Some(0),
+            ),
+            ("mnist-ps-1", json!({ LABEL_REPLICA_TYPE: "ps", LABEL_REPLICA_INDEX: "1" }), "ps", Some(1)),
             ("other", json!({}), "", None),
         ];
-        for (name, labels, expected, index) in table {
+        for (name, labels, expected, number) in table {
             let pod: Pod =
                 serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } })).unwrap();
-            assert_eq!((role(pod.labels()), worker_index(&pod)), (expected, index), "{name}");
+            assert_eq!((role(pod.labels()), index(&pod)), (expected, number), "{name}");
         }
     }
 }

@@ -48,7 +48,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 /// `PART/CREATED/POD/PLACE:CONTAINER/RESTARTS`. Ordered by age within a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunName {
-    /// `launcher` or `worker-3`; empty if it is neither.
+    /// `launcher`, `worker-3` or `master-0`; empty if its output is of no part.
     pub part: String,
     /// When the pod was created, in seconds since 1970.
     pub created: i64,

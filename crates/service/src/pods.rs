@@ -9,6 +9,7 @@ use controller_runtime::cache::{Cache, Change, follow_selected};
 use history::usage::Resources;
 use jiff::Timestamp;
 use jobs::describe::pod_view;
+use jobs::logs::kept::part;
 use jobs::{Kind, LABEL_JOB_SET};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -49,7 +50,7 @@ pub struct Facts {
     pub ended: Option<Timestamp>,
     /// What it holds.
     pub resources: Resources,
-    /// `launcher` or `worker-3`; empty if it is neither.
+    /// `launcher`, `worker-3` or `master-0`; empty if its output is of no part.
     pub part: String,
     /// The job's attempt that it was made for; 0 if the job's kind counts none.
     pub attempt: u32,
@@ -74,6 +75,8 @@ impl Facts {
         let (job, kinds): (_, &[Kind]) = match (label(LABEL_JOB_NAME), label(LABEL_OPERATOR_NAME).as_deref())
         {
             (Some(job), Some(api::OPERATOR_NAME)) => (job, &[Kind::MpiJob]),
+            (Some(job), Some("pytorchjob-controller")) => (job, &[Kind::PyTorchJob]),
+            (Some(job), Some("tfjob-controller")) => (job, &[Kind::TfJob]),
             (Some(job), _) => (job, &[Kind::MpiJob, Kind::PyTorchJob, Kind::TfJob]),
             (None, _) => (label(LABEL_JOB_SET).unwrap_or_default(), &[Kind::TrainJob]),
         };
@@ -89,11 +92,7 @@ impl Facts {
             started: status.and_then(|status| Some(status.start_time.as_ref()?.0)),
             ended: semantics::has_ended(pod).then(|| last_end(statuses)).flatten(),
             resources: pod.spec.as_ref().map(resources).unwrap_or_default(),
-            part: match (view.role.as_str(), view.index) {
-                ("worker", Some(index)) => format!("worker-{index}"),
-                ("launcher", _) => view.role,
-                _ => String::new(),
-            },
+            part: part(&view),
             attempt: if counts { plan::attempt_of(&pod.metadata) } else { 0 },
             runs: runs(pod, statuses),
             job,

@@ -3081,7 +3081,7 @@ export interface operations {
     readLogs: {
         parameters: {
             query?: {
-                /** @description Only the output of these Workers; the Launcher's if neither this nor `all` is given. */
+                /** @description Only the output of these Workers; the Launcher's if neither this nor `all` is given. A PyTorchJob or TFJob has no Launcher: then it is that of its Master or Chief, or else of Worker 0. */
                 worker?: number[];
                 /** @description Whether to read all pods. */
                 all?: boolean;

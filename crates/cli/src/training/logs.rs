@@ -88,7 +88,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
             connection.namespace
         ));
     }
-    if !any && logs.worker.is_some() && !logs.agent {
+    if !any && logs.worker.is_some() && !logs.agent && kind.has_launcher() {
         console.note(&format!(
             "these Workers wrote nothing themselves; the output of their ranks is in the Launcher's: odh training logs {job} -n {}",
             connection.namespace

@@ -14,8 +14,9 @@ use kube::api::{Api, LogParams};
 
 use super::line::take_line;
 use super::resume::split;
-use super::{Target, Which};
-use crate::{Attempt, Error};
+use super::{LEADING, ROLES, Target, Which};
+use crate::describe::PodView;
+use crate::{Attempt, Error, Kind};
 
 /// The lines of one container, as the node has them.
 pub struct Raw {
@@ -79,7 +80,7 @@ impl Raw {
 
 /// The lines of a container that were kept.
 pub struct Kept {
-    /// The part of the job that its pod was: `launcher` or `worker-3`, as [`part`] writes it.
+    /// The part of the job that its pod was: `launcher`, `worker-3` or `master-0`, as [`part`] writes it.
     pub part: String,
     /// The pod.
     pub pod: String,
@@ -97,15 +98,25 @@ pub trait Archive: Send + Sync {
     fn of<'a>(&'a self, parts: &'a BTreeSet<String>) -> BoxFuture<'a, Result<Vec<Kept>, Error>>;
 }
 
+/// Returns the part of its job that a pod is; empty if it is none whose output is read.
+pub fn part(pod: &PodView) -> String {
+    Target::of(pod).map(Target::part).unwrap_or_default()
+}
+
 /// Returns the parts of a job that a choice asks for, as far as they are among those kept.
 ///
 /// # Errors
 /// If it asks for a Worker that is not among them.
-pub fn parts(which: &Which, kept: &BTreeSet<String>) -> Result<BTreeSet<String>, Error> {
+pub fn parts(kind: Kind, which: &Which, kept: &BTreeSet<String>) -> Result<BTreeSet<String>, Error> {
     let part = |target: Target| target.part();
     match which {
         Which::All => Ok(kept.clone()),
-        Which::Launcher => Ok(BTreeSet::from([part(Target::Launcher)])),
+        Which::Launcher if kind.has_launcher() => Ok(BTreeSet::from([part(Target::Launcher)])),
+        Which::Launcher => {
+            let mut leading = ROLES.into_iter().take(LEADING).map(|role| part(Target::Replica(role, 0)));
+            let leader = leading.find(|leading| kept.contains(leading));
+            Ok(BTreeSet::from([leader.unwrap_or_else(|| part(Target::Worker(0)))]))
+        }
         Which::Workers(indices) => {
             let wanted: BTreeSet<String> = indices.iter().map(|index| part(Target::Worker(*index))).collect();
             match wanted.difference(kept).next() {

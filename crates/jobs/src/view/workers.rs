@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use api::MPIJobStatus;
+use api::{LABEL_REPLICA_TYPE, MPIJobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -13,9 +13,6 @@ use serde::Serialize;
 
 use crate::Kind;
 use crate::part::role;
-
-/// The Training Operator's label with a pod's role, in lower case.
-const LABEL_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 
 /// The number of a job's Workers in each state. As text, `7/8 Running, 1 Pending`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

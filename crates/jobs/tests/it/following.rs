@@ -284,3 +284,56 @@ async fn a_job_is_explained_by_its_status_its_pods_and_their_output() {
     assert_eq!((explained.state, explained.cause.as_deref()), (State::Failed, Some("OutOfMemory")));
     assert_eq!(explained.message, "Worker 0 used too much memory");
 }
+
+/// The lines that a choice selects of a job, in order.
+async fn texts(stage: &Stage, kind: Kind, job: &str, which: Which) -> Vec<String> {
+    let choice = Choice { which, ..Choice::default() };
+    let mut lines = logs::logs(&stage.client, kind, TEAM, job, choice).await.unwrap();
+    let mut texts = Vec::new();
+    while let Some(item) = lines.next().await {
+        if let Item::Line { text, .. } = item.unwrap() {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+#[tokio::test]
+async fn the_master_or_the_first_worker_takes_the_launchers_place_where_there_is_none() {
+    let stage = Stage::new().await;
+    stage.define("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "Namespaced").await;
+    stage.define("kubeflow.org/v1", "TFJob", "tfjobs", "Namespaced").await;
+    stage.output(&[
+        ("net-master-0", 1, "master begins"),
+        ("net-master-0", 4, "master ends"),
+        ("net-worker-0", 2, "worker 0"),
+        ("net-worker-1", 3, "worker 1"),
+        ("words-worker-0", 1, "worker"),
+        ("words-ps-0", 2, "parameters"),
+    ]);
+    let job =
+        |name: &str, spec: Value| json!({ "metadata": { "name": name, "namespace": TEAM }, "spec": spec });
+    let torch = json!({ "pytorchReplicaSpecs": { "Worker": { "replicas": 2 }, "Master": {} } });
+    stage.create("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", job("net", torch)).await;
+    let parameters = json!({ "tfReplicaSpecs": { "PS": {}, "Worker": {} } });
+    stage.create("kubeflow.org/v1", "TFJob", "tfjobs", job("words", parameters)).await;
+    for (job, replica, index) in [
+        ("net", "master", 0),
+        ("net", "worker", 0),
+        ("net", "worker", 1),
+        ("words", "worker", 0),
+        ("words", "ps", 0),
+    ] {
+        stage.replica(job, replica, index).await;
+    }
+    let torch = async |which| texts(&stage, Kind::PyTorchJob, "net", which).await;
+    assert_eq!(torch(Which::Launcher).await, ["master begins", "master ends"]);
+    assert_eq!(torch(Which::Workers(vec![1])).await, ["worker 1"]);
+    assert_eq!(torch(Which::All).await, ["master begins", "worker 0", "worker 1", "master ends"]);
+    let choice = Choice { which: Which::Workers(vec![2]), ..Choice::default() };
+    let error = logs::logs(&stage.client, Kind::PyTorchJob, TEAM, "net", choice).await.err().unwrap();
+    assert_eq!(error.to_string(), "there is no Worker 2");
+    let words = async |which| texts(&stage, Kind::TfJob, "words", which).await;
+    assert_eq!(words(Which::Launcher).await, ["worker"]);
+    assert_eq!(words(Which::All).await, ["worker", "parameters"]);
+}

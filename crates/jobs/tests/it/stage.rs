@@ -168,14 +168,26 @@ impl Stage {
 
     /// Creates a job's pod on the node that has the pods' output.
     pub async fn pod(&self, job: &str, role: &str, name: &str, phase: &str, state: Value) {
+        let labels = json!({ api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role });
+        self.pod_labelled(labels, name, phase, state).await;
+    }
+
+    /// Creates a pod as the Training Operator does, which has written something and ended.
+    pub async fn replica(&self, job: &str, replica: &str, index: usize) {
+        let labels = json!({ api::LABEL_JOB_NAME: job, api::LABEL_REPLICA_TYPE: replica,
+            api::LABEL_REPLICA_INDEX: index.to_string() });
+        let name = format!("{job}-{replica}-{index}");
+        self.pod_labelled(labels, &name, "Succeeded", terminated(0)).await;
+    }
+
+    async fn pod_labelled(&self, labels: Value, name: &str, phase: &str, state: Value) {
         let ready = if phase == "Running" { "True" } else { "False" };
         let scheduled =
             json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let status = json!({ "phase": phase, "conditions": [scheduled, { "type": "Ready", "status": ready }],
             "containerStatuses": [{ "name": "main", "image": "i", "imageID": "", "ready": ready == "True",
                 "restartCount": 0, "state": state }] });
-        let pod = json!({ "metadata": { "name": name, "namespace": TEAM,
-                "labels": { api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role } },
+        let pod = json!({ "metadata": { "name": name, "namespace": TEAM, "labels": labels },
             "spec": { "nodeName": NODE, "containers": [{ "name": "main", "image": "i" }] }, "status": status });
         self.create("v1", "Pod", "pods", pod).await;
     }

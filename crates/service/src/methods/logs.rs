@@ -71,7 +71,7 @@ impl OfJob {
     /// Returns everything that the request asks for.
     async fn all(&self) -> Result<Vec<Kept>, Problem> {
         let Some((archive, runs)) = self.runs().await? else { return Ok(Vec::new()) };
-        let parts = kept::parts(&self.choice.which, &runs.keys().cloned().collect())?;
+        let parts = kept::parts(self.kind, &self.choice.which, &runs.keys().cloned().collect())?;
         Ok(self.lines(&archive, runs, &parts))
     }
 

@@ -376,3 +376,55 @@ fn output_is_archived_and_read_while_the_bucket_is_away_and_readiness_says_so() 
         assert_eq!(lines(&read), ["worker 1"]);
     });
 }
+
+#[test]
+fn output_of_a_pytorchjob_is_read_by_replica_before_and_after_its_pods_are_gone() {
+    const LOGS: &str = "/api/v1/namespaces/team-cv/jobs/pytorchjob/net/logs";
+    on_sqlite(async |place| {
+        let mut stage = Stage::on(place).await;
+        stage.define_pytorchjob().await;
+        // It looks for kinds when it starts.
+        stage.restart().await;
+        let line = |pod: &str, second: i64, text: &str| (pod.to_owned(), second, text.to_owned());
+        stage.output(vec![
+            line("net-master-0", 1, "master begins"),
+            line("net-worker-0", 2, "worker 0"),
+            line("net-worker-1", 3, "worker 1"),
+            line("net-master-0", 4, "master ends"),
+        ]);
+        let jobs: Api<DynamicObject> = ::jobs::Kind::PyTorchJob.api(&stage.admin, TEAM);
+        let job = json!({ "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": { "name": "net" },
+            "spec": { "pytorchReplicaSpecs": { "Master": {}, "Worker": { "replicas": 2 } } } });
+        jobs.create(&Default::default(), &serde_json::from_value(job).unwrap()).await.unwrap();
+        stage.until_shown(TEAM, "net", |_| true).await;
+        for (replica, index) in [("master", "0"), ("worker", "0"), ("worker", "1")] {
+            let labels = json!({ api::LABEL_JOB_NAME: "net", api::LABEL_OPERATOR_NAME: "pytorchjob-controller",
+                api::LABEL_REPLICA_TYPE: replica, api::LABEL_REPLICA_INDEX: index });
+            stage.labelled_pod(TEAM, &format!("net-{replica}-{index}"), labels).await;
+        }
+        let all = ["master begins", "worker 0", "worker 1", "master ends"];
+        let read = async |query: &str| {
+            let reply = until(&stage, &format!("{LOGS}?{query}"), ADMIN, |reply| reply.status == 200).await;
+            lines(&reply)
+        };
+        stage.until_archived("net", 3).await;
+        let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), TEAM);
+        for gone in ["nothing", "the pods", "the job"] {
+            match gone {
+                "the pods" => {
+                    let at_once = DeleteParams::default().grace_period(0);
+                    pods.delete_collection(&at_once, &kube::api::ListParams::default()).await.unwrap();
+                    stage.output(Vec::new());
+                }
+                "the job" => {
+                    jobs.delete("net", &DeleteParams::default()).await.unwrap();
+                    until(&stage, "/api/v1/jobs", ADMIN, |reply| reply.json()["jobs"] == json!([])).await;
+                }
+                _ => {}
+            }
+            assert_eq!(read("all=true").await, all, "gone: {gone}");
+            assert_eq!(read("").await, ["master begins", "master ends"], "gone: {gone}");
+            assert_eq!(read("worker=1").await, ["worker 1"], "gone: {gone}");
+        }
+    });
+}

@@ -303,6 +303,17 @@ impl Stage {
         TrainingClient::with_origin(self.channel().await, self.origin())
     }
 
+    /// Installs a CRD of PyTorchJob; a service that starts then watches its jobs.
+    pub async fn define_pytorchjob(&self) {
+        let schema =
+            json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        let definition = json!({ "metadata": { "name": "pytorchjobs.kubeflow.org" }, "spec": { "group": "kubeflow.org",
+            "scope": "Namespaced", "names": { "kind": "PyTorchJob", "plural": "pytorchjobs" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }] } });
+        let crds: Api<CustomResourceDefinition> = Api::all(self.admin.clone());
+        crds.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+    }
+
     /// Creates a job of a kind that needs no checks, as the administrator, and waits until lists show it.
     pub async fn job(&self, namespace: &str, name: &str) {
         let manifest = job(name);
@@ -344,8 +355,13 @@ impl Stage {
 
     /// Creates a pod of a job that requests something and has not started.
     pub async fn pod_with(&self, namespace: &str, job: &str, role: &str, name: &str, limits: Value) {
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace,
-                "labels": { api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role } },
+        let labels = json!({ api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role });
+        self.create_pod(namespace, name, labels, limits).await;
+    }
+
+    async fn create_pod(&self, namespace: &str, name: &str, labels: Value, limits: Value) {
+        let metadata = json!({ "name": name, "namespace": namespace, "labels": labels });
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
             "spec": { "nodeName": NODE, "containers": [{ "name": "main", "image": "i",
                 "resources": { "limits": limits } }] } });
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
@@ -368,7 +384,13 @@ impl Stage {
 
     /// Creates a pod of a job on the node that has the pods' output.
     pub async fn pod(&self, namespace: &str, job: &str, role: &str, name: &str) {
-        self.pod_with(namespace, job, role, name, json!({})).await;
+        let labels = json!({ api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role });
+        self.labelled_pod(namespace, name, labels).await;
+    }
+
+    /// The same with other labels.
+    pub async fn labelled_pod(&self, namespace: &str, name: &str, labels: Value) {
+        self.create_pod(namespace, name, labels, json!({})).await;
         let state = json!({ "terminated": { "exitCode": 0, "finishedAt": "2026-01-01T00:00:30Z" } });
         let status = json!({ "phase": "Succeeded", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "",
             "ready": false, "restartCount": 0, "state": state }] });
