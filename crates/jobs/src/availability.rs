@@ -19,6 +19,7 @@ use semantics::{Amounts, Quantity, add, gpus, is_gpu, pod_requests, subtract};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::asked::Request;
 use crate::kind::LABEL_QUEUE;
 use crate::queue;
 
@@ -125,16 +126,20 @@ pub struct Availability {
 }
 
 /// Returns what a job would meet in this namespace now.
-pub fn availability(job: &MPIJob, namespace: &str, seen: &Snapshot, now: Timestamp) -> Availability {
+pub fn availability(request: &Request<'_>, namespace: &str, seen: &Snapshot, now: Timestamp) -> Availability {
     let room = &seen.room;
-    let name = job.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL_QUEUE));
-    let mut judged = job.clone();
-    if let (None, Some(labels)) = (&seen.local_queues, &mut judged.metadata.labels) {
+    let asked = &request.asked;
+    let name = asked.queue.as_deref();
+    let mut judged = asked.clone();
+    if seen.local_queues.is_none() {
         // A label that no controller reads does not hold back the job.
-        labels.remove(LABEL_QUEUE);
+        judged.queue = None;
     }
     let mut findings = plan::precheck(&judged, namespace, room, now);
-    let amounts = plan::requested(job, &room.limits);
+    if let Some(refused) = &request.refused {
+        findings.insert(0, refused.clone());
+    }
+    let amounts = plan::requested(asked, &room.limits);
     let mut queue = None;
     if let (Some(name), Some(queues)) = (name, &seen.local_queues) {
         match Line::of(namespace, name, queues, seen) {
@@ -146,11 +151,10 @@ pub fn availability(job: &MPIJob, namespace: &str, seen: &Snapshot, now: Timesta
         }
     }
     let free = room.capacity.as_ref().and_then(plan::Capacity::free);
-    let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
-    let is_known = if queue.is_some() { queue_is_known(&queue) } else { free.is_some() };
+    let is_known = request.is_known && if queue.is_some() { queue_is_known(&queue) } else { free.is_some() };
     let start = match findings.first() {
         Some(first) if first.weight == Weight::Refused => Start::Refused,
-        _ if held => Start::WhenResumed,
+        _ if asked.is_suspended => Start::WhenResumed,
         Some(_) => Start::Later,
         None if is_known => Start::Now,
         None => Start::Unknown,
@@ -407,7 +411,7 @@ mod tests {
     }
 
     fn judged(job: &MPIJob, seen: &Snapshot) -> Availability {
-        availability(job, "team", seen, NOW.parse().unwrap())
+        availability(&Request::of(job), "team", seen, NOW.parse().unwrap())
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod kind;
 pub mod manifest;
 
+pub mod asked;
 pub mod availability;
 pub mod build;
 pub mod preflight;

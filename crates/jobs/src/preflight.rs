@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, PersistentVolumeClaim, R
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
-use plan::{Estimate, Finding, Room, Weight};
+use plan::{Asked, Estimate, Finding, Room, Weight};
 use serde::Serialize;
 
 use crate::availability::Snapshot;
@@ -90,7 +90,7 @@ pub async fn preflight(
             // A label that no controller reads does not hold back the job.
             labels.remove(LABEL_QUEUE);
         }
-        let mut found = plan::precheck(&judged, namespace, &room, Timestamp::now());
+        let mut found = plan::precheck(&Asked::of(&judged), namespace, &room, Timestamp::now());
         let references = tokio::time::timeout(patience, missing_references(client, namespace, job)).await;
         found.extend(references.unwrap_or_default());
         if let Some(refused) = found.iter().find(|finding| finding.weight == Weight::Refused) {

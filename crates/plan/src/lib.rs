@@ -7,6 +7,7 @@
 
 mod action;
 mod advice;
+mod asked;
 mod attempts;
 mod capacity;
 mod change;
@@ -39,6 +40,7 @@ pub use semantics::kept;
 
 pub use action::{Action, Advice, JobRef};
 pub use advice::advise;
+pub use asked::{Asked, AskedPods};
 pub use attempts::attempt_of;
 pub use capacity::{Capacity, gpus_of, reports_too_few_gpus};
 pub use change::{Change, Child, ChildKind, JobChange, Patch, Target};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{CONDITION_FAILED, CONDITION_SUCCEEDED, LAUNCHER, MPIJob, Phase, WORKER};
+use api::{CONDITION_FAILED, CONDITION_SUCCEEDED, LAUNCHER, MPIJob, Phase};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
@@ -18,14 +18,15 @@ use semantics::{
 use serde::Serialize;
 
 use crate::action::{Action, Advice};
+use crate::asked::{Asked, AskedPods};
 use crate::capacity::{Capacity, PODS, Room as NodeRoom};
 use crate::conditions::is_true;
 use crate::estimate::{Estimate, Experience, Holder, estimate};
 use crate::validate::is_ours;
 use diagnosis::{Cause, no_node_can_take};
 
-/// The quota resource that counts MPIJobs.
-const COUNT_OF_JOBS: &str = "count/mpijobs.kubeflow.org";
+/// The names of the pods that a job can have fewer of.
+const SCALED: [&str; 2] = ["Worker", "node"];
 
 /// What was read of the namespace and cluster in which a job would run; fields are empty where reading is not
 /// permitted.
@@ -76,16 +77,17 @@ pub struct Finding {
 
 /// Returns what would block the job, the refusals first.
 #[must_use]
-pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> Vec<Finding> {
-    let roles = roles(job, &room.limits);
+pub fn precheck(job: &Asked<'_>, namespace: &str, room: &Room, now: Timestamp) -> Vec<Finding> {
+    let all = roles(job, &room.limits);
+    let mut found = limit_faults(&all, &room.limits);
     // A suspended job requests nothing yet; it is checked when it is resumed.
-    let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
-    let queued =
-        job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME));
-    let mut found = limit_faults(&roles, &room.limits);
-    if !held && !queued {
-        found.extend(too_many_jobs(namespace, room));
-        found.extend(room.quotas.iter().flat_map(|quota| quota_faults(&roles, namespace, quota)));
+    if !job.is_suspended && job.queue.is_none() {
+        if job.is_limited {
+            found.extend(too_many_jobs(namespace, room));
+        }
+        let roles: Vec<Role<'_>> = all.into_iter().filter(|role| !role.ends_first).collect();
+        let asked = (job, roles.as_slice());
+        found.extend(room.quotas.iter().flat_map(|quota| quota_faults(asked, namespace, quota)));
         if let Some(capacity) = &room.capacity {
             found.extend(shortage(&roles, capacity, room, now));
         }
@@ -96,8 +98,9 @@ pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> V
 
 /// The identical pods of one role.
 struct Role<'a> {
-    name: &'static str,
+    name: &'a str,
     count: i64,
+    ends_first: bool,
     pod: Option<&'a PodSpec>,
     /// What a pod requests of a node and of quotas, with the overhead of its runtime class.
     requests: Amounts,
@@ -127,23 +130,18 @@ impl Role<'_> {
     }
 }
 
-/// Returns the Launcher's role, then the Workers'.
-fn roles<'a>(job: &'a MPIJob, limits: &[LimitRange]) -> Vec<Role<'a>> {
-    [(LAUNCHER, "Launcher"), (WORKER, "Worker")]
-        .into_iter()
-        .filter_map(|(key, name)| {
-            let spec = job.spec.mpi_replica_specs.get(key)?;
-            let count = if key == LAUNCHER { 1 } else { i64::from(spec.replicas.unwrap_or(0)) };
-            let pod = spec.template.spec.as_ref();
-            Some(role(name, count, pod, limits))
-        })
-        .collect()
+/// Returns the roles of a job, in the order of its groups.
+fn roles<'a>(job: &'a Asked<'_>, limits: &[LimitRange]) -> Vec<Role<'a>> {
+    job.groups.iter().map(|group| role(group, limits)).collect()
 }
 
-fn role<'a>(name: &'static str, count: i64, pod: Option<&'a PodSpec>, limits: &[LimitRange]) -> Role<'a> {
+fn role<'a>(group: &'a AskedPods<'_>, limits: &[LimitRange]) -> Role<'a> {
+    let AskedPods { name, count, ends_first, pod } = group;
+    let pod = pod.as_deref();
     let mut role = Role {
         name,
-        count,
+        count: *count,
+        ends_first: *ends_first,
         pod,
         requests: Amounts::new(),
         limits: Amounts::new(),
@@ -247,7 +245,11 @@ fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Quantity>, &'a 
     }
 }
 
-fn quota_faults(roles: &[Role<'_>], namespace: &str, quota: &ResourceQuota) -> Vec<Finding> {
+fn quota_faults(
+    (job, roles): (&Asked<'_>, &[Role<'_>]),
+    namespace: &str,
+    quota: &ResourceQuota,
+) -> Vec<Finding> {
     let Some(spec) = &quota.spec else { return Vec::new() };
     // Which pods a scoped quota covers depends on facts that are not read here.
     if spec.scopes.is_some() || spec.scope_selector.is_some() {
@@ -261,8 +263,8 @@ fn quota_faults(roles: &[Role<'_>], namespace: &str, quota: &ResourceQuota) -> V
         let limit = Quantity::read(&limit.0)?;
         let used = used.get(key).and_then(|used| Quantity::read(&used.0)).unwrap_or(Quantity::ZERO);
         let counted = CountedQuota { namespace, name, key, limit, used };
-        if key == COUNT_OF_JOBS {
-            return over_count(&counted);
+        if key.strip_prefix("count/") == Some(job.resource.as_str()) {
+            return over_count(&counted, job.kinds);
         }
         over_quota(roles, &counted).or_else(|| unspoken(roles, name, key))
     })
@@ -278,14 +280,14 @@ struct CountedQuota<'a> {
     used: Quantity,
 }
 
-/// A quota on the number of existing MPIJobs, including ended ones.
-fn over_count(quota: &CountedQuota<'_>) -> Option<Finding> {
+/// A quota on the number of existing jobs of a kind, including ended ones.
+fn over_count(quota: &CountedQuota<'_>, kinds: &str) -> Option<Finding> {
     let CountedQuota { namespace, name, limit, used, .. } = *quota;
     (Quantity::ONE.plus(used) > limit).then(|| Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
         wait: None,
-        message: format!("Quota exceeded: {used}/{limit} MPIJobs exist (quota {name})"),
+        message: format!("Quota exceeded: {used}/{limit} {kinds} exist (quota {name})"),
         advice: Advice::from("delete one; jobs that have ended count too").with(Action::ListJobs {
             namespace: Some(namespace.to_owned()),
             phases: vec![Phase::Succeeded, Phase::Failed],
@@ -310,14 +312,18 @@ fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
         return None;
     }
     let left = difference(limit, used);
-    let worker = roles.iter().find(|role| role.name == "Worker");
+    let worker = roles.iter().find(|role| SCALED.contains(&role.name));
     let each = worker.and_then(of);
-    let launcher = roles.iter().find(|role| role.name == "Launcher").and_then(of).unwrap_or(Quantity::ZERO);
-    let fit = each.and_then(|each| difference(left, launcher).count_of(each)).unwrap_or(0);
+    let others = roles.iter().filter(|role| !SCALED.contains(&role.name)).filter_map(|role| {
+        let each = of(role)?;
+        Some(each.times(role.count))
+    });
+    let others = others.fold(Quantity::ZERO, |sum, more| more.plus(sum));
+    let fit = each.and_then(|each| difference(left, others).count_of(each)).unwrap_or(0);
     let smaller = match worker {
         Some(worker) if fit > 0 => {
             let most = worker.counted(usize::try_from(fit).unwrap_or(usize::MAX));
-            format!("request at most {most} of this size, or less per Worker")
+            format!("request at most {most} of this size, or less per {}", worker.name)
         }
         _ => "request less".to_owned(),
     };
@@ -410,7 +416,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
     found
 }
 
-/// What the job's pods lack on the nodes as they are now: first the Workers, then the Launcher in addition to them.
+/// What the job's pods lack on the nodes as they are now: first the Workers, then the Launcher and others in addition to them.
 fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp) -> Option<Finding> {
     let rooms = capacity.rooms();
     if rooms.is_empty() {
@@ -657,7 +663,7 @@ pub fn wait(
     let holders: Vec<Holder<'_>> = running
         .map(|job| Holder {
             job,
-            held: requested(job, &room.limits).get(resource).copied().unwrap_or(Quantity::ZERO),
+            held: requested(&Asked::of(job), &room.limits).get(resource).copied().unwrap_or(Quantity::ZERO),
         })
         .collect();
     let experience = Experience { jobs: &room.jobs, remaining_seconds: &room.remaining_seconds, now };
@@ -666,7 +672,7 @@ pub fn wait(
 
 /// Returns what all pods of a job together request, with the defaults of the namespace's limit ranges.
 #[must_use]
-pub fn requested(job: &MPIJob, limits: &[LimitRange]) -> Amounts {
+pub fn requested(job: &Asked<'_>, limits: &[LimitRange]) -> Amounts {
     let mut total = Amounts::new();
     for role in roles(job, limits) {
         for (name, each) in role.requests {
@@ -720,7 +726,7 @@ mod tests {
     }
 
     fn told(job: &MPIJob, room: &Room) -> Vec<String> {
-        let found = precheck(job, "team-cv", room, NOW.parse().unwrap());
+        let found = precheck(&Asked::of(job), "team-cv", room, NOW.parse().unwrap());
         found.into_iter().map(|finding| finding.message).collect()
     }
 
@@ -730,7 +736,8 @@ mod tests {
             "spec": {"hard": {"requests.nvidia.com/gpu": "10", "pods": "20"}},
             "status": {"used": {"requests.nvidia.com/gpu": "4", "pods": "3"}}}));
         let room = Room { quotas: vec![quota], ..Room::default() };
-        let found = precheck(&job(4, "2", json!({})), "team-cv", &room, NOW.parse().unwrap());
+        let job_of_four = job(4, "2", json!({}));
+        let found = precheck(&Asked::of(&job_of_four), "team-cv", &room, NOW.parse().unwrap());
         assert_eq!(
             found[0].message,
             "Quota exceeded: 8 of requests.nvidia.com/gpu requested, 4 of 10 used, 6 left (quota gpus)"
@@ -762,7 +769,7 @@ mod tests {
     fn a_limit_range_does_not_count_the_overhead_of_a_runtime_class() {
         let with_overhead = |memory: &str| {
             let mut job = job(2, "1", json!({}));
-            let worker = job.spec.mpi_replica_specs.get_mut(WORKER).unwrap();
+            let worker = job.spec.mpi_replica_specs.get_mut(api::WORKER).unwrap();
             worker.template.spec.as_mut().unwrap().overhead = Some(read(json!({"memory": memory})));
             job
         };
@@ -945,7 +952,7 @@ mod tests {
         let said = told(&large, &room);
         let says = "The Launcher requests 57Gi bytes of memory, which no node has free besides the Workers.";
         assert!(said[0].starts_with(says), "{said:?}");
-        large.spec.mpi_replica_specs.get_mut(WORKER).unwrap().replicas = Some(1);
+        large.spec.mpi_replica_specs.get_mut(api::WORKER).unwrap().replicas = Some(1);
         assert_eq!(told(&large, &room), [""; 0]);
     }
 }

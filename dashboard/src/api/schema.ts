@@ -847,7 +847,7 @@ export interface components {
         };
         /** @description The created job, or what would be created. */
         CreateJobResponse: {
-            /** @description In a dry run of an MPIJob, when it could start: as CheckAvailability returns it. */
+            /** @description In a dry run, when it could start: as CheckAvailability returns it. */
             availability?: components["schemas"]["CheckAvailabilityResponse"];
             /** @description Whether nothing was created. */
             dryRun: boolean;

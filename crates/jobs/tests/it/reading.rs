@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use api::MPIJob;
+use jobs::asked::Request;
 use jobs::availability::{Start, availability};
 use jobs::list::{Selection, get, rows};
-use jobs::{Kind, describe, explanation, preflight};
+use jobs::{Kind, asked, describe, explanation, preflight, submit};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, TEAM};
@@ -160,7 +161,7 @@ async fn availability_rests_on_nodes_queues_and_reported_progress() {
     let judge = async |job: &Value| {
         let job: MPIJob = serde_json::from_value(job.clone()).unwrap();
         let seen = preflight::snapshot(&stage.client, TEAM, PATIENCE).await;
-        availability(&job, TEAM, &seen, jiff::Timestamp::now())
+        availability(&Request::of(&job), TEAM, &seen, jiff::Timestamp::now())
     };
     let found = judge(&job("fits", 5, 6)).await;
     assert_eq!((found.start, found.free.unwrap().gpus, found.requested.gpus), (Start::Now, 30, 30));
@@ -192,4 +193,77 @@ async fn availability_rests_on_nodes_queues_and_reported_progress() {
     let found = judge(&queued).await;
     let expected = "Requested 16 GPUs but only 8 available in the queue \"gpus\". Estimated wait time: 15 to 25 minutes (from the progress of 1 running job)";
     assert_eq!(found.findings[0].message, expected);
+}
+
+#[tokio::test]
+async fn jobs_of_other_kinds_are_judged_by_what_their_pods_request() {
+    let stage = Stage::new().await;
+    five_nodes(&stage).await;
+    let (trainer, plural) = ("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes");
+    stage.define(trainer, "ClusterTrainingRuntime", plural, "Cluster").await;
+    let pod = |name: &str, gpus: u64| {
+        let limits = json!({ "limits": { "nvidia.com/gpu": gpus } });
+        json!({ "spec": { "containers": [{ "name": name, "image": "i", "resources": limits }] } })
+    };
+    let replicated = |name: &str, ancestor: &str, gpus: u64| {
+        let labels = json!({ "trainer.kubeflow.org/trainjob-ancestor-step": ancestor });
+        json!({ "name": name, "template": { "metadata": { "labels": labels }, "spec": { "template": pod(name, gpus) } } })
+    };
+    let mut node = replicated("node", "trainer", 8);
+    node["dependsOn"] = json!([{ "name": "dataset-initializer", "status": "Complete" }]);
+    let jobs = json!([replicated("dataset-initializer", "dataset-initializer", 8), node]);
+    let runtime = json!({ "metadata": { "name": "torch" }, "spec": { "mlPolicy": { "numNodes": 3, "torch": {} },
+        "template": { "spec": { "replicatedJobs": jobs } } } });
+    stage.create(trainer, "ClusterTrainingRuntime", plural, runtime).await;
+    let quota = json!({ "metadata": { "name": "jobs", "namespace": TEAM },
+        "spec": { "hard": { "count/tfjobs.kubeflow.org": "2", "requests.nvidia.com/gpu": "24" } },
+        "status": { "used": { "count/tfjobs.kubeflow.org": "2", "requests.nvidia.com/gpu": "0" } } });
+    stage.create("v1", "ResourceQuota", "resourcequotas", quota).await;
+    let judge = async |version: &str, kind: Kind, spec: Value| {
+        let manifest =
+            json!({ "apiVersion": version, "kind": kind.name(), "metadata": { "name": "a" }, "spec": spec });
+        let drafts = submit::read(manifest.to_string().as_bytes(), "job.json").unwrap();
+        let request = asked::request(&stage.client, TEAM, &drafts[0]).await;
+        let seen = preflight::snapshot(&stage.client, TEAM, PATIENCE).await;
+        let found = availability(&request, TEAM, &seen, jiff::Timestamp::now());
+        let said: Vec<String> = found.findings.iter().map(|finding| finding.message.clone()).collect();
+        (found.start, found.requested.gpus, said)
+    };
+    let none = Vec::<String>::new();
+    let torch = |workers: u32, gpus: u64| {
+        json!({ "pytorchReplicaSpecs": { "Master": { "template": pod("pytorch", gpus) },
+            "Worker": { "replicas": workers, "template": pod("pytorch", gpus) } } })
+    };
+    let of_torch =
+        async |workers, gpus| judge("kubeflow.org/v1", Kind::PyTorchJob, torch(workers, gpus)).await;
+    assert_eq!(of_torch(3, 6).await, (Start::Now, 24, none.clone()));
+    let (start, gpus, said) = of_torch(2, 8).await;
+    assert_eq!((start, gpus), (Start::Later, 24));
+    assert!(said[0].starts_with("Requested 2 Workers with 8 GPUs each, but none fits"), "{said:?}");
+    let (start, _, said) = of_torch(3, 7).await;
+    let expected =
+        "Quota exceeded: 28 of requests.nvidia.com/gpu requested, 0 of 24 used, 24 left (quota jobs)";
+    assert_eq!((start, said[0].as_str()), (Start::Refused, expected));
+    let mut suspended = torch(3, 6);
+    suspended["runPolicy"] = json!({ "suspend": true });
+    let found = judge("kubeflow.org/v1", Kind::PyTorchJob, suspended).await;
+    assert_eq!(found, (Start::WhenResumed, 24, none.clone()));
+
+    let parameters = json!({ "tfReplicaSpecs": { "Chief": { "template": pod("tensorflow", 1) },
+        "PS": { "replicas": 2, "template": pod("tensorflow", 0) }, "Worker": { "template": pod("tensorflow", 4) } } });
+    let found = judge("kubeflow.org/v1", Kind::TfJob, parameters).await;
+    let exist = "Quota exceeded: 2/2 TFJobs exist (quota jobs)".to_owned();
+    assert_eq!(found, (Start::Refused, 5, vec![exist]));
+
+    // The initializer has ended before the nodes are created, so it takes nothing from their quota.
+    let of_trainer = async |spec: Value| judge(trainer, Kind::TrainJob, spec).await;
+    let (start, gpus, said) = of_trainer(json!({ "runtimeRef": { "name": "torch" } })).await;
+    assert_eq!((start, gpus), (Start::Later, 32), "{said:?}");
+    assert!(said[0].starts_with("Requested 3 nodes with 8 GPUs each, but none fits"), "{said:?}");
+    let smaller = json!({ "runtimeRef": { "name": "torch" }, "trainer": { "numNodes": 4,
+        "resourcesPerNode": { "limits": { "nvidia.com/gpu": 6 } } } });
+    assert_eq!(of_trainer(smaller).await, (Start::Now, 32, none));
+    let (start, _, said) = of_trainer(json!({ "runtimeRef": { "name": "absent" } })).await;
+    let expected = "the ClusterTrainingRuntime \"absent\" does not exist, so the TrainJob would be refused";
+    assert_eq!((start, said[0].as_str()), (Start::Refused, expected));
 }

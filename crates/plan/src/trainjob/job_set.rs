@@ -3,6 +3,7 @@
 //! defaults (`kubernetes-sigs/jobset`, `pkg/webhooks/jobset_webhook.go`) put into it. Counts follow upstream even where
 //! they are odd, because Kueue computes them with upstream's code.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use api::{
@@ -19,6 +20,7 @@ use semantics::Quantity;
 
 use super::merge::merged;
 use super::runtime::Runtime;
+use crate::asked::AskedPods;
 use crate::defaults::DEFAULT_SSH_MOUNT_PATH;
 use crate::validate::Implementation;
 
@@ -151,6 +153,25 @@ fn propagated(
         annotations.extend(notes.clone().unwrap_or_default());
     }
     (labels, annotations)
+}
+
+/// Returns what a TrainJob's pods ask for, whichever operator runs it and whatever policy its runtime has.
+#[must_use]
+pub fn asked(job: &TrainJob, runtime: &Runtime) -> Vec<AskedPods<'static>> {
+    let spec = &runtime.spec.template.spec;
+    let merged = patched(spec, &job.spec.runtime_patches);
+    let jobs = job_set(job, runtime, merged.as_ref().unwrap_or(spec)).replicated;
+    let is_awaited =
+        |name: &str| jobs.iter().flat_map(|it| &it.needs).any(|need| need.complete && need.name == name);
+    let of = |it: &Replicated| AskedPods {
+        name: if it.name == LAUNCHER { "Launcher".into() } else { it.name.clone().into() },
+        count: i64::try_from(it.replicas.saturating_mul(it.pods)).unwrap_or(i64::MAX),
+        ends_first: is_awaited(&it.name),
+        pod: it.pod().cloned().map(Cow::Owned),
+    };
+    let mut asked: Vec<AskedPods<'static>> = jobs.iter().map(of).collect();
+    asked.sort_by_key(|group| group.name == NODE);
+    asked
 }
 
 /// Returns the Jobs of a TrainJob before MPI's own parts are added, from its runtime's already patched spec.

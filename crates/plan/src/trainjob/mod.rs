@@ -19,7 +19,7 @@ mod valid;
 mod validate;
 
 pub use admission::{forbidden_changes, patch_times};
-pub use job_set::{JobSet, Mpi, Need, Replicated};
+pub use job_set::{JobSet, Mpi, Need, Replicated, asked};
 pub use objects::{hostfile_name, job_name, key_name};
 pub use observed::SeenTrainJob;
 pub use planning::{Ending, TrainJobOutlook, TrainJobPlan, plan};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ::api::MPIJob;
 use jiff::Timestamp;
-use jobs::Kind;
+use jobs::asked;
 use jobs::availability::{self, Availability, Start};
 use jobs::preflight::{self, PATIENCE};
+use jobs::submit::Draft;
 use plan::{Basis, Estimate, Finding, Source, Weight};
 
 use super::templates;
@@ -30,17 +30,15 @@ pub async fn check_availability(
     let draft = templates::draft(&caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
-    if draft.kind != Kind::MpiJob {
-        let fault = format!("{} cannot be checked before they are created", draft.kind.names());
-        return Err(Problem::invalid("manifest", fault, "create it with dryRun"));
-    }
-    Ok(message(of(&caller, &draft.job, namespace).await))
+    Ok(message(of(&caller, &draft, namespace).await))
 }
 
 /// Returns what a job would meet in the namespace now, as far as the caller may read it.
-pub async fn of(caller: &Caller, job: &MPIJob, namespace: &str) -> Availability {
-    let seen = preflight::snapshot(&caller.client, namespace, PATIENCE).await;
-    availability::availability(job, namespace, &seen, Timestamp::now())
+pub async fn of(caller: &Caller, draft: &Draft, namespace: &str) -> Availability {
+    let client = &caller.client;
+    let request = tokio::time::timeout(PATIENCE, asked::request(client, namespace, draft));
+    let (request, seen) = futures::join!(request, preflight::snapshot(client, namespace, PATIENCE));
+    availability::availability(&request.unwrap_or_default(), namespace, &seen, Timestamp::now())
 }
 
 /// Returns it as the contract has it.

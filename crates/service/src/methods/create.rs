@@ -82,7 +82,7 @@ async fn checked(
     namespace: &str,
     request: &CreateJobRequest,
 ) -> Result<(Vec<contract::Finding>, Option<CheckAvailabilityResponse>), Problem> {
-    if draft.kind != Kind::MpiJob || request.skip_checks {
+    if request.skip_checks || (draft.kind != Kind::MpiJob && !request.dry_run) {
         return Ok((Vec::new(), None));
     }
     if !request.dry_run {
@@ -90,7 +90,7 @@ async fn checked(
         let waits = preflight::preflight(&caller.client, namespace, job, PATIENCE).await?;
         return Ok((waits.iter().map(finding).collect(), None));
     }
-    let found = availability::of(caller, &draft.job, namespace).await;
+    let found = availability::of(caller, draft, namespace).await;
     if let Some(refused) = found.findings.iter().find(|finding| finding.weight == Weight::Refused) {
         return Err(preflight::refusal(refused).into());
     }

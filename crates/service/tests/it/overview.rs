@@ -76,6 +76,32 @@ async fn an_administrator_sees_gpus_jobs_and_quotas_of_all_and_others_only_their
 }
 
 #[tokio::test]
+async fn a_pytorchjob_is_judged_as_an_mpijob_is() {
+    let stage = Stage::new().await;
+    stage.define_pytorchjob().await;
+    node(&stage, "gpu-0", "8").await;
+    holder(&stage, "gpu-0", "4").await;
+    let manifest = |workers: i32| {
+        let template = json!({ "spec": { "containers": [{ "name": "pytorch", "image": "train:1",
+            "resources": { "limits": { "nvidia.com/gpu": "2" } } }] } });
+        let job = json!({ "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": { "name": "net" },
+            "spec": { "pytorchReplicaSpecs": { "Master": { "template": template },
+                "Worker": { "replicas": workers, "template": template } } } });
+        json!({ "manifest": job.to_string() })
+    };
+    let check = async |body: Value| {
+        stage.rest("POST", "/api/v1/namespaces/team-cv/availability", ADMIN, Some(body)).await.json()
+    };
+    let now = check(manifest(1)).await;
+    assert_eq!((&now["start"], &now["requested"]["gpus"]), (&json!("Now"), &json!(4)), "{now:#}");
+    let later = check(manifest(3)).await;
+    assert_eq!((&later["start"], &later["requested"]["gpus"]), (&json!("Later"), &json!(8)), "{later:#}");
+    let path = "/api/v1/namespaces/team-cv/jobs?dryRun=true";
+    let dry = stage.rest("POST", path, ADMIN, Some(manifest(3))).await.json();
+    assert_eq!((&dry["availability"], &dry["waits"]), (&later, &later["findings"]), "{dry:#}");
+}
+
+#[tokio::test]
 async fn a_dry_run_says_what_is_free_and_how_long_the_job_would_wait() {
     let stage = Stage::new().await;
     node(&stage, "gpu-0", "8").await;

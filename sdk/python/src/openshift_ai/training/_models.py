@@ -470,7 +470,7 @@ class CreateJobResponse(Message):
     """The created job, or what would be created."""
 
     availability: CheckAvailabilityResponse | None = None
-    """In a dry run of an MPIJob, when it could start: as CheckAvailability returns it."""
+    """In a dry run, when it could start: as CheckAvailability returns it."""
 
     dry_run: bool = False
     """Whether nothing was created."""
