@@ -115,6 +115,9 @@ pub struct Availability {
     pub start: Start,
     /// What all its pods request.
     pub requested: Resources,
+    /// The same, by resource.
+    #[serde(skip)]
+    pub amounts: Amounts,
     /// What is free on the cluster's usable nodes, in total; `None` if they cannot be read.
     pub free: Option<Resources>,
     /// The job's queue, if it has one.
@@ -165,7 +168,8 @@ pub fn availability(request: &Request<'_>, namespace: &str, seen: &Snapshot, now
         Start::Now | Start::WhenResumed | Start::Refused => None,
     };
     let requested = Resources::of(&amounts);
-    Availability { start, requested, free: free.as_ref().map(Resources::of), queue, wait, findings }
+    let free = free.as_ref().map(Resources::of);
+    Availability { start, requested, amounts, free, queue, wait, findings }
 }
 
 fn queue_is_known(queue: &Option<QueueRoom>) -> bool {
@@ -173,13 +177,27 @@ fn queue_is_known(queue: &Option<QueueRoom>) -> bool {
 }
 
 /// The longest of the waits; unknown if any is.
-fn longest(findings: &[Finding]) -> Estimate {
+pub(crate) fn longest(findings: &[Finding]) -> Estimate {
     let high = |wait: &Estimate| match wait {
         Estimate::Range { high_seconds, .. } => *high_seconds,
         Estimate::Unknown => i64::MAX,
     };
     let waits = findings.iter().map(|finding| finding.wait.clone().unwrap_or(Estimate::Unknown));
     waits.max_by_key(high).unwrap_or(Estimate::Unknown)
+}
+
+/// Returns how many pods that request this much each a queue's own quota has room for, after all that wait in it; `None`
+/// if the queue does not exist or its ClusterQueue cannot be read.
+pub(crate) fn fit_in_queue(namespace: &str, name: &str, seen: &Snapshot, each: &Amounts) -> Option<usize> {
+    let line = Line::of(namespace, name, seen.local_queues.as_ref()?, seen)?;
+    let (_, mut free) = line.quota.clone()?;
+    if line.is_stopped {
+        return Some(0);
+    }
+    subtract(&mut free, &line.before());
+    let of = |resource: &String| free.get(resource).copied().unwrap_or(Quantity::ZERO);
+    let counts = each.iter().filter_map(|(resource, amount)| of(resource).count_of(*amount));
+    counts.min().and_then(|least| usize::try_from(least).ok())
 }
 
 fn waits(message: String, advice: &str, wait: Option<Estimate>) -> Finding {
@@ -238,6 +256,15 @@ impl<'s> Line<'s> {
         }
     }
 
+    /// What all that wait in the queue request.
+    fn before(&self) -> Amounts {
+        let mut before = Amounts::new();
+        for workload in &self.ahead {
+            add(&mut before, &requests_of(workload));
+        }
+        before
+    }
+
     /// What the queue lacks for a job that requests this much, after all that wait in it.
     fn shortage(&self, requested: &Amounts, seen: &Snapshot, now: Timestamp) -> Option<Finding> {
         let name = self.name;
@@ -255,10 +282,7 @@ impl<'s> Line<'s> {
                 waits(message, "the job waits for them", Some(Estimate::Unknown))
             });
         };
-        let mut before = Amounts::new();
-        for workload in &self.ahead {
-            add(&mut before, &requests_of(workload));
-        }
+        let before = self.before();
         let short =
             requested.iter().filter(|(_, amount)| !amount.is_zero()).filter_map(|(resource, amount)| {
                 let of = |amounts: &Amounts| amounts.get(resource).copied().unwrap_or(Quantity::ZERO);

@@ -233,7 +233,7 @@ fn faults(request: &Request) -> Vec<Fault> {
 }
 
 /// Whether the text is a Kubernetes quantity that is not negative (`k8s.io/apimachinery/pkg/api/resource`).
-pub(crate) fn is_quantity(text: &str) -> bool {
+pub fn is_quantity(text: &str) -> bool {
     // Kubernetes takes a suffix alone for zero.
     let has_number = text.trim_start_matches('.').starts_with(|c: char| c.is_ascii_digit());
     has_number && text.parse::<semantics::Quantity>().is_ok()

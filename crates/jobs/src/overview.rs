@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, ResourceQuota};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
 use paging::MOST_PAGES;
@@ -254,10 +254,14 @@ fn node(node: &Node) -> Option<NodeGpus> {
 fn pod(pod: &Pod) -> Option<PodGpus> {
     let spec = pod.spec.as_ref()?;
     let gpus = plan::gpus_of(spec);
-    let selector = spec.node_selector.as_ref();
-    let model = selector.and_then(|wanted| MODELS.iter().find_map(|label| wanted.get(*label)));
     let node = spec.node_name.clone().filter(|node| !node.is_empty());
-    (gpus > 0).then(|| PodGpus { node, model: model.cloned(), gpus })
+    (gpus > 0).then(|| PodGpus { node, model: model_of(spec).map(str::to_owned), gpus })
+}
+
+/// Returns the model of GPUs that a pod's node selector names.
+pub fn model_of(pod: &PodSpec) -> Option<&str> {
+    let wanted = pod.node_selector.as_ref()?;
+    MODELS.iter().find_map(|label| wanted.get(*label)).map(String::as_str)
 }
 
 fn by_node(nodes: Vec<NodeGpus>, pods: Option<&[PodGpus]>) -> Vec<NodeUse> {

@@ -128,10 +128,13 @@ pub async fn free_name(client: &Client, kind: Kind, namespace: &str, name: &str)
 }
 
 /// Reads what [`availability`](crate::availability::availability) judges a job by, in at most `patience`. What the caller may
-/// not read, or is not read in time, is left out.
+/// not read, or is not read in time, is left out. Without a namespace (an empty one), only what belongs to the cluster is
+/// read.
 pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> Snapshot {
     let everywhere = async |kind, plural| match queue::read_all(client, None, kind, plural).await {
-        Found::Hidden => queue::read_all(client, Some(namespace), kind, plural).await,
+        Found::Hidden if !namespace.is_empty() => {
+            queue::read_all(client, Some(namespace), kind, plural).await
+        }
         found => found,
     };
     let reads = async {
@@ -249,14 +252,18 @@ pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<
 async fn room(client: &Client, namespace: &str, with_priorities: bool) -> Room {
     let priorities =
         async { if with_priorities { read::<PriorityClass>(Api::all(client.clone())).await } else { None } };
-    let (quotas, limits, most_jobs, jobs, capacity, priorities) = futures::join!(
-        read::<ResourceQuota>(Api::namespaced(client.clone(), namespace)),
-        read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
-        most_jobs(client, namespace),
-        jobs(client, namespace),
-        paging::capacity(client),
-        priorities,
-    );
+    let in_namespace = async {
+        if namespace.is_empty() {
+            return (None, None, None);
+        }
+        futures::join!(
+            read::<ResourceQuota>(Api::namespaced(client.clone(), namespace)),
+            read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
+            most_jobs(client, namespace),
+        )
+    };
+    let ((quotas, limits, most_jobs), jobs, capacity, priorities) =
+        futures::join!(in_namespace, jobs(client, namespace), paging::capacity(client), priorities,);
     let preempts = |class: &PriorityClass| class.preemption_policy.as_deref() != Some("Never");
     let priorities = priorities.unwrap_or_default().into_iter().filter(preempts);
     let now = Timestamp::now();
@@ -306,8 +313,8 @@ async fn jobs(client: &Client, namespace: &str) -> Vec<DynamicObject> {
         labels: None,
     };
     let found = match list::list(client, &of(None)).await {
-        Ok(found) => Ok(found),
-        Err(_) => list::list(client, &of(Some(namespace))).await,
+        Err(_) if !namespace.is_empty() => list::list(client, &of(Some(namespace))).await,
+        found => found,
     };
     found.unwrap_or_default()
 }

@@ -3,10 +3,10 @@
 //! The input is nodes and pods, in pages of any size. The output is a [`Capacity`], which keeps only what is counted,
 //! so that a cluster of any size can be read page by page. Pure; the only place that decides which nodes accept a pod.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
-use semantics::{Amounts, Quantity, add, amounts, node_matches, pod_requests, subtract, tolerates};
+use semantics::{Amounts, Quantity, add, amounts, is_gpu, node_matches, pod_requests, subtract, tolerates};
 
 use diagnosis::Gpus;
 
@@ -105,6 +105,16 @@ impl Capacity {
         (!self.nodes.is_empty()).then_some(total)
     }
 
+    /// Returns the names of the GPU resources that usable nodes offer.
+    #[must_use]
+    pub fn gpu_resources(&self) -> BTreeSet<&str> {
+        let offered = self.nodes.iter().filter(|node| node.usable).flat_map(|node| &node.allocatable);
+        offered
+            .filter(|(name, amount)| is_gpu(name) && !amount.is_zero())
+            .map(|(name, _)| name.as_str())
+            .collect()
+    }
+
     fn held_on(&self, node: &NodeShape) -> impl Iterator<Item = &Amounts> {
         self.held.get(&node.name).into_iter().flat_map(BTreeMap::values)
     }
@@ -124,6 +134,11 @@ impl Capacity {
             Room { free, whole: node.allocatable.clone() }
         };
         self.nodes.iter().map(room).collect()
+    }
+
+    /// The name of a node, by its index in [`Capacity::rooms`].
+    pub(crate) fn name(&self, at: usize) -> Option<&str> {
+        self.nodes.get(at).map(|node| node.name.as_str())
     }
 
     /// The nodes that would accept such a pod if they had room, as indices into [`Capacity::rooms`].
