@@ -28,6 +28,8 @@ pub struct Resources {
     pub memory_bytes: u64,
     /// GPUs by the name of their resource: `nvidia.com/gpu`.
     pub gpus: BTreeMap<String, u64>,
+    /// The model of the GPUs that the pod asks for, as its node selector names it; empty if it names none.
+    pub gpu_model: String,
 }
 
 /// A source that runs.
@@ -64,13 +66,13 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
         |amount: u64| i64::try_from(amount).map_err(|_| Error::Invalid(format!("{amount} is too much")));
     let mut write = store.write().await?;
     for Running { uid, source, started, namespace, job, user, resources } in sorted {
-        let Resources { cpu_millicores, memory_bytes, gpus } = resources;
+        let Resources { cpu_millicores, memory_bytes, gpus, gpu_model } = resources;
         for gpus in gpus.values() {
             amount(*gpus)?;
         }
         sqlx::query(
             "INSERT INTO usage_intervals (uid, source, started, seen, namespace, job, username, cpu_millicores, \
-             memory_bytes, gpus) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+             memory_bytes, gpus, gpu_model) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
              ON CONFLICT (uid, source, started) DO UPDATE SET \
              seen = CASE WHEN excluded.seen > usage_intervals.seen THEN excluded.seen ELSE usage_intervals.seen END",
         )
@@ -84,6 +86,7 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
         .bind(amount(*cpu_millicores)?)
         .bind(amount(*memory_bytes)?)
         .bind(serde_json::to_string(gpus).map_err(|error| Error::Invalid(error.to_string()))?)
+        .bind(gpu_model)
         .execute(&mut *write)
         .await?;
     }
@@ -182,6 +185,8 @@ pub struct Used {
     pub memory_byte_seconds: u128,
     /// GPUs times seconds, by the name of their resource.
     pub gpu_seconds: BTreeMap<String, u128>,
+    /// The same by resource and model; the model is empty where pods name none.
+    pub gpu_model_seconds: BTreeMap<(String, String), u128>,
 }
 
 impl Used {
@@ -206,7 +211,10 @@ impl Used {
         self.cpu_millicore_seconds += u128::from(resources.cpu_millicores) * seconds;
         self.memory_byte_seconds += u128::from(resources.memory_bytes) * seconds;
         for (name, gpus) in resources.gpus.iter().filter(|(_, gpus)| **gpus > 0) {
-            *self.gpu_seconds.entry(name.clone()).or_default() += u128::from(*gpus) * seconds;
+            let amount = u128::from(*gpus) * seconds;
+            *self.gpu_seconds.entry(name.clone()).or_default() += amount;
+            let model = (name.clone(), resources.gpu_model.clone());
+            *self.gpu_model_seconds.entry(model).or_default() += amount;
         }
     }
 }
@@ -239,8 +247,8 @@ pub async fn usage(
     let mut after = (String::new(), String::new(), i64::MIN);
     loop {
         let query = sqlx::query(
-            "SELECT uid, source, started, ended, namespace, job, username, cpu_millicores, memory_bytes, gpus \
-             FROM usage_intervals WHERE started < $1 AND (ended IS NULL OR ended > $2) \
+            "SELECT uid, source, started, ended, namespace, job, username, cpu_millicores, memory_bytes, gpus, \
+             gpu_model FROM usage_intervals WHERE started < $1 AND (ended IS NULL OR ended > $2) \
              AND ($3 IS NULL OR namespace = $3) AND (uid, source, started) > ($4, $5, $6) \
              ORDER BY uid, source, started LIMIT $7",
         );
@@ -288,6 +296,7 @@ impl Source {
             cpu_millicores: amount("cpu_millicores")?,
             memory_bytes: amount("memory_bytes")?,
             gpus: serde_json::from_str(&gpus).map_err(|error| Error::damaged("usage", error))?,
+            gpu_model: row.try_get("gpu_model")?,
         };
         let ended: Option<i64> = row.try_get("ended")?;
         let interval = Interval {
@@ -331,6 +340,8 @@ fn merge(intervals: &[Interval]) -> Vec<(Resources, u64)> {
                     let most = largest.gpus.entry(name.clone()).or_default();
                     *most = (*most).max(*gpus);
                 }
+                // A pod's node selector does not change.
+                resources.gpu_model.clone_into(&mut largest.gpu_model);
             }
             Some((largest?, until.abs_diff(from)))
         })
@@ -340,23 +351,22 @@ fn merge(intervals: &[Interval]) -> Vec<(Resources, u64)> {
 /// Writes sums as CSV (RFC 4180), one row for each resource of each sum.
 ///
 /// `amount_seconds` is exact: cores, bytes or GPUs times seconds. `hours` is rounded to four digits: cores, GiB or GPUs
-/// times hours.
+/// times hours. With a currency, `cost` and `currency` follow: what `cost` returns for a resource of a sum, empty if it has no
+/// price.
 ///
 /// # Errors
 /// If the writer fails.
-pub fn write_csv(out: impl io::Write, period: Period, sums: &BTreeMap<Key, Used>) -> Result<(), io::Error> {
+pub fn write_csv(
+    out: impl io::Write,
+    period: Period,
+    sums: &BTreeMap<Key, Used>,
+    currency: Option<&str>,
+    cost: impl Fn(&Used, &str) -> Option<String>,
+) -> Result<(), io::Error> {
     let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    csv.write_record([
-        "from",
-        "until",
-        "namespace",
-        "user",
-        "job",
-        "uid",
-        "resource",
-        "amount_seconds",
-        "hours",
-    ])?;
+    let head = ["from", "until", "namespace", "user", "job", "uid", "resource", "amount_seconds", "hours"];
+    let priced = currency.map(|_| ["cost", "currency"]);
+    csv.write_record(head.iter().chain(priced.iter().flatten()))?;
     let (from, until) = (period.from.to_string(), period.until.to_string());
     for (key, used) in sums {
         let Key { namespace, user, job } = key;
@@ -364,8 +374,10 @@ pub fn write_csv(out: impl io::Write, period: Period, sums: &BTreeMap<Key, Used>
         for Amount { resource, amount_seconds: amount, hours } in used.amounts() {
             let texts =
                 [namespace.as_deref().unwrap_or(""), user.as_deref().unwrap_or(""), job, uid, resource];
+            let priced = currency.map(|currency| [cost(used, resource).unwrap_or_default(), cell(currency)]);
             let [namespace, user, job, uid, resource] = texts.map(cell);
-            csv.write_record([&from, &until, &namespace, &user, &job, &uid, &resource, &amount, &hours])?;
+            let row = [&from, &until, &namespace, &user, &job, &uid, &resource, &amount, &hours];
+            csv.write_record(row.into_iter().chain(priced.iter().flatten()))?;
         }
     }
     csv.flush()
@@ -399,7 +411,12 @@ mod tests {
             Interval {
                 from,
                 until: from + length,
-                resources: Resources { cpu_millicores: cpu, memory_bytes: memory, gpus },
+                resources: Resources {
+                    cpu_millicores: cpu,
+                    memory_bytes: memory,
+                    gpus,
+                    gpu_model: String::new(),
+                },
             }
         })
     }
@@ -419,6 +436,8 @@ mod tests {
                     running.iter().filter_map(|i| i.resources.gpus.get(name)).max().copied().unwrap_or(0);
                 if gpus > 0 {
                     *used.gpu_seconds.entry(name.to_owned()).or_default() += u128::from(gpus);
+                    let model = (name.to_owned(), String::new());
+                    *used.gpu_model_seconds.entry(model).or_default() += u128::from(gpus);
                 }
             }
         }
@@ -461,12 +480,20 @@ mod tests {
         let used = Used { cpu_millicore_seconds: 1500, ..Used::default() };
         let period = Period { from: Timestamp::UNIX_EPOCH, until: Timestamp::UNIX_EPOCH };
         let mut out = Vec::new();
-        write_csv(&mut out, period, &BTreeMap::from([(key, used)])).unwrap();
+        let sums = BTreeMap::from([(key, used)]);
+        write_csv(&mut out, period, &sums, None, |_, _| None).unwrap();
         let rows: Vec<csv::StringRecord> =
             csv::Reader::from_reader(out.as_slice()).records().map(Result::unwrap).collect();
         assert_eq!(rows[0].get(2), Some("'=HYPERLINK(\"x\")"));
         assert_eq!(rows[0].get(3), Some("a,\"b\"\n"));
         assert_eq!((rows[0].get(4), rows[0].get(5)), (Some("'-1+1"), Some("'@u")));
-        assert_eq!((rows[0].get(6), rows[0].get(7)), (Some("cpu"), Some("1.500")));
+        assert_eq!((rows[0].get(6), rows[0].get(7), rows[0].len()), (Some("cpu"), Some("1.500"), 9));
+        let mut priced = Vec::new();
+        let cost = |_: &Used, resource: &str| (resource == "cpu").then(|| "0.0100".to_owned());
+        write_csv(&mut priced, period, &sums, Some("EUR"), cost).unwrap();
+        let rows: Vec<csv::StringRecord> =
+            csv::Reader::from_reader(priced.as_slice()).records().map(Result::unwrap).collect();
+        assert_eq!((rows[0].get(9), rows[0].get(10)), (Some("0.0100"), Some("EUR")));
+        assert_eq!((rows[1].get(9), rows[1].get(10)), (Some(""), Some("EUR")));
     }
 }

@@ -134,6 +134,7 @@ fn resources(spec: &k8s_openapi::api::core::v1::PodSpec) -> Resources {
         cpu_millicores: amount("cpu", semantics::Quantity::millis),
         memory_bytes: amount("memory", semantics::Quantity::units),
         gpus,
+        gpu_model: jobs::overview::model_of(spec).unwrap_or_default().to_owned(),
     }
 }
 

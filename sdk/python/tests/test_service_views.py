@@ -53,6 +53,8 @@ def test_quotas_and_the_cluster_are_shown_in_numbers(cluster: Cluster, namespace
     assert client.overview().nodes[0].gpus >= 8
     assert client.sign_in_address().path.startswith("/")
     assert client.availability(name="x", image=IMAGE, command=["x"], gpus_per_worker=1).start == "Now"
+    assert client.capacity(workers=1, gpus_per_worker=1, cpu_per_worker="100m").start == "Now"
+    assert client.capacity(workers=10_000, gpus_per_worker=8).start == "Never"
 
 
 def test_every_method_of_the_contract_is_used() -> None:

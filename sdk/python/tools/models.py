@@ -26,7 +26,7 @@ TIMES = {
     "until",
 }
 #: Models in which one of these names is something else than a time.
-NOT_TIMES = {("LogItem", "at"), ("CheckAvailabilityResponse", "start")}
+NOT_TIMES = {("LogItem", "at"), ("CheckAvailabilityResponse", "start"), ("CheckCapacityResponse", "start")}
 #: Models of requests: users write their own (`_spec.py`).
 NOT_GENERATED = {"JobSpec"}
 

@@ -61,6 +61,11 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0006_log_archive.up.sql"),
         include_str!("../../migrations/0006_log_archive.down.sql"),
     ),
+    Migration::for_both(
+        7,
+        include_str!("../../migrations/0007_gpu_models.up.sql"),
+        include_str!("../../migrations/0007_gpu_models.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.

@@ -26,6 +26,7 @@ fn running(job: u8, source: u8, started: i64, gpus: u64) -> Running {
             cpu_millicores: 1500,
             memory_bytes: 1 << 30,
             gpus: BTreeMap::from([("nvidia.com/gpu".to_owned(), gpus)]),
+            gpu_model: String::new(),
         },
     }
 }
@@ -91,6 +92,24 @@ fn gpu_seconds_are_those_of_a_count_second_by_second() {
             usage::end_unseen(&store, at(base + 999)).await.unwrap();
             usage::prune(&store, at(base + 999)).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn gpus_are_also_summed_by_the_model_that_their_pods_ask_for() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let mut of_model = running(0, 0, 10, 2);
+        of_model.resources.gpu_model = "H100".to_owned();
+        record(&store, &[of_model, running(0, 1, 10, 1)], at(12)).await.unwrap();
+        let period = Period { from: at(0), until: at(30) };
+        let used = usage::usage(&store, period, BY_NAMESPACE, None, at(30)).await.unwrap();
+        let used = used.values().next().unwrap();
+        let resource = || "nvidia.com/gpu".to_owned();
+        let by_model =
+            BTreeMap::from([((resource(), String::new()), 20), ((resource(), "H100".to_owned()), 40)]);
+        assert_eq!(used.gpu_model_seconds, by_model);
+        assert_eq!(used.gpu_seconds, BTreeMap::from([(resource(), 60)]));
     });
 }
 

@@ -9,10 +9,11 @@ use jobs::preflight::{self, PATIENCE};
 use jobs::submit::Draft;
 use plan::{Basis, Estimate, Finding, Source, Weight};
 
-use super::templates;
+use super::{cost, templates};
 use crate::access::Right;
 use crate::contract::{
-    self, CheckAvailabilityRequest, CheckAvailabilityResponse, QueueRoom, Resources, WaitBasis, WaitEstimate,
+    self, CheckAvailabilityRequest, CheckAvailabilityResponse, CostEstimate, QueueRoom, Resources, WaitBasis,
+    WaitEstimate,
 };
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -30,20 +31,26 @@ pub async fn check_availability(
     let draft = templates::draft(&caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
-    Ok(message(of(&caller, &draft, namespace).await))
+    let (found, cost) = of(&caller, &draft, namespace).await;
+    Ok(message(found, cost))
 }
 
-/// Returns what a job would meet in the namespace now, as far as the caller may read it.
-pub async fn of(caller: &Caller, draft: &Draft, namespace: &str) -> Availability {
+/// Returns what a job would meet in the namespace now, and what it would cost, as far as the caller may read it.
+pub async fn of(caller: &Caller, draft: &Draft, namespace: &str) -> (Availability, Option<CostEstimate>) {
     let client = &caller.client;
     let request = tokio::time::timeout(PATIENCE, asked::request(client, namespace, draft));
-    let (request, seen) = futures::join!(request, preflight::snapshot(client, namespace, PATIENCE));
-    availability::availability(&request.unwrap_or_default(), namespace, &seen, Timestamp::now())
+    let (request, seen, prices) =
+        futures::join!(request, preflight::snapshot(client, namespace, PATIENCE), cost::prices(caller));
+    let request = request.unwrap_or_default();
+    let found = availability::availability(&request, namespace, &seen, Timestamp::now());
+    let cost = cost::estimate(&prices, &found.amounts, cost::model(&request.asked));
+    (found, cost)
 }
 
 /// Returns it as the contract has it.
-pub fn message(found: Availability) -> CheckAvailabilityResponse {
+pub fn message(found: Availability, cost: Option<CostEstimate>) -> CheckAvailabilityResponse {
     CheckAvailabilityResponse {
+        cost,
         available: found.findings.is_empty(),
         findings: found.findings.iter().map(finding).collect(),
         start: match found.start {
@@ -56,12 +63,7 @@ pub fn message(found: Availability) -> CheckAvailabilityResponse {
         .to_owned(),
         requested: Some(resources(&found.requested)),
         free: found.free.as_ref().map(resources),
-        queue: found.queue.map(|queue| QueueRoom {
-            name: queue.name,
-            cluster_queue: queue.cluster_queue,
-            free: queue.free.as_ref().map(resources),
-            ahead: count(queue.ahead),
-        }),
+        queue: found.queue.map(queue_room),
         wait: found.wait.as_ref().map(wait),
     }
 }
@@ -76,11 +78,23 @@ pub fn finding(finding: &Finding) -> contract::Finding {
     }
 }
 
-fn resources(amounts: &availability::Resources) -> Resources {
+/// Returns the room in a queue as the contract has it.
+pub fn queue_room(queue: availability::QueueRoom) -> QueueRoom {
+    QueueRoom {
+        name: queue.name,
+        cluster_queue: queue.cluster_queue,
+        free: queue.free.as_ref().map(resources),
+        ahead: count(queue.ahead),
+    }
+}
+
+/// Returns amounts as the contract has them.
+pub fn resources(amounts: &availability::Resources) -> Resources {
     Resources { gpus: count(amounts.gpus), cpu: amounts.cpu(), memory: amounts.memory() }
 }
 
-fn wait(estimate: &Estimate) -> WaitEstimate {
+/// Returns an estimate as the contract has it.
+pub fn wait(estimate: &Estimate) -> WaitEstimate {
     let (low_seconds, high_seconds, basis) = match estimate {
         Estimate::Range { low_seconds, high_seconds, basis } => {
             (Some(count(*low_seconds)), Some(count(*high_seconds)), basis.as_slice())

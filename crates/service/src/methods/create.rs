@@ -90,11 +90,11 @@ async fn checked(
         let waits = preflight::preflight(&caller.client, namespace, job, PATIENCE).await?;
         return Ok((waits.iter().map(finding).collect(), None));
     }
-    let found = availability::of(caller, draft, namespace).await;
+    let (found, cost) = availability::of(caller, draft, namespace).await;
     if let Some(refused) = found.findings.iter().find(|finding| finding.weight == Weight::Refused) {
         return Err(preflight::refusal(refused).into());
     }
-    Ok((found.findings.iter().map(finding).collect(), Some(availability::message(found))))
+    Ok((found.findings.iter().map(finding).collect(), Some(availability::message(found, cost))))
 }
 
 fn response(job: &DynamicObject, warnings: Vec<String>, dry_run: bool) -> CreateJobResponse {

@@ -6,6 +6,8 @@
 mod audit;
 mod availability;
 mod batch;
+mod capacity;
+mod cost;
 mod create;
 mod history;
 mod identity;
@@ -31,6 +33,7 @@ pub use self::history::get_history;
 pub use audit::{export_audit, list_audit, record, record_admissions};
 pub use availability::check_availability;
 pub use batch::batch_jobs;
+pub use capacity::check_capacity;
 pub use create::create_job;
 pub use identity::get_identity;
 pub use job::{compare_jobs, delete_job, export_job, get_job, list_events};

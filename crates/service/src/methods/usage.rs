@@ -6,7 +6,9 @@ use std::sync::Arc;
 use history::usage::{self, Group, Key, Period, Used, write_csv};
 use jiff::{SignedDuration, Timestamp};
 use jobs::Kind;
+use jobs::prices::{Found, Money, Prices};
 
+use super::cost;
 use crate::access::Right;
 use crate::contract::{Answer, ListUsageRequest, ListUsageResponse, Usage, UsedAmount};
 use crate::filter::moment;
@@ -79,16 +81,24 @@ pub async fn list_usage(
     if !request.user.is_empty() {
         sums.retain(|key, _| key.user.as_ref() == Some(&request.user));
     }
+    let found = cost::prices(&caller).await;
+    let (currency, cost_basis) = cost::basis(&found);
+    let prices = if let Found::Prices(prices) = &found { Some(prices) } else { None };
     let mut csv = Vec::new();
     if is_csv {
+        let cost = |used: &Used, resource: &str| cost::of_used(prices?, used, resource).map(cost::text);
+        let currency = Some(currency.as_str()).filter(|currency| !currency.is_empty());
         // Writing to memory cannot fail.
-        let _ = write_csv(&mut csv, period, &sums);
+        let _ = write_csv(&mut csv, period, &sums, currency, cost);
     }
     Ok(Summed(ListUsageResponse {
         from: time(Some(from)),
         until: time(Some(until)),
-        usage: sums.iter().map(|(key, used)| row(key, used)).collect(),
+        usage: sums.iter().map(|(key, used)| row(key, used, prices)).collect(),
         csv: String::from_utf8_lossy(&csv).into_owned(),
+        currency,
+        cost_basis,
+        cost: total(sums.values(), prices).map(cost::text).unwrap_or_default(),
     }))
 }
 
@@ -108,18 +118,32 @@ async fn visible(
     Ok(allowed.into_iter().map(|right| right.namespace).collect())
 }
 
-fn row(key: &Key, used: &Used) -> Usage {
+/// Returns what sums cost together; `None` if nothing of them has a price.
+fn total<'u>(sums: impl Iterator<Item = &'u Used>, prices: Option<&Prices>) -> Option<Money> {
+    let of = |used: &'u Used| {
+        let amounts = used.amounts();
+        let costs: Vec<Money> =
+            amounts.iter().filter_map(|amount| cost::of_used(prices?, used, amount.resource)).collect();
+        costs
+    };
+    sums.flat_map(of).reduce(Money::plus)
+}
+
+fn row(key: &Key, used: &Used, prices: Option<&Prices>) -> Usage {
     let (job, uid) = key.job.clone().unwrap_or_default();
+    let cost = |resource: &str| cost::of_used(prices?, used, resource);
     let amount = |amount: usage::Amount<'_>| UsedAmount {
         resource: amount.resource.to_owned(),
         amount_seconds: amount.amount_seconds,
         hours: amount.hours,
+        cost: cost(amount.resource).map(cost::text).unwrap_or_default(),
     };
     Usage {
         namespace: key.namespace.clone().unwrap_or_default(),
         user: key.user.clone().unwrap_or_default(),
         job,
         uid,
+        cost: total(std::iter::once(used), prices).map(cost::text).unwrap_or_default(),
         amounts: used.amounts().into_iter().map(amount).collect(),
     }
 }

@@ -77,6 +77,7 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("GetMetrics", get_metrics, Needs::View),
     row!("ListNamespaces", list_namespaces, Needs::Nothing),
     row!("GetOverview", get_overview, Needs::View),
+    row!("CheckCapacity", check_capacity, Needs::Administer),
     row!("CreateSignIn", create_sign_in, Needs::Nothing),
     row!("GetIdentity", get_identity, Needs::Nothing),
 ];

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::place::{Place, on_each, on_sqlite};
-use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, PATIENCE, Reply, Stage, TEAM, VERA};
+use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, PATIENCE, Reply, Stage, TEAM, VERA, set_prices};
 
 const HISTORY: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/history";
 
@@ -174,6 +174,29 @@ fn usage_is_exact_to_the_second_and_cut_to_what_the_caller_may_see() {
         let uid = row["uid"].as_str().unwrap();
         assert!(csv.text.contains(&format!(",{TEAM},,a,{uid},cpu,5535.000,1.5375\r\n")), "{}", csv.text);
         assert_eq!(stage.get("/api/v1/usage?since=1d&until=2d", JANE).await.status, 422);
+        assert_eq!((used.json().get("currency"), row.get("cost")), (None, None), "no prices are set");
+        set_prices(&stage, json!({ "currency": "EUR", "gpu-hour": "1.50", "cpu-hour": "0.02" })).await;
+        let priced = stage.get(USAGE, ADMIN).await.json();
+        let row = &priced["usage"][0];
+        assert_eq!((&priced["currency"], &priced["cost"]), (&json!("EUR"), &row["cost"]));
+        let costs: Vec<&Value> = row["amounts"].as_array().unwrap().iter().map(|one| &one["cost"]).collect();
+        assert_eq!(costs, [&json!("0.0308"), &Value::Null, &json!("3.0750")], "memory has no price: {row:#}");
+        assert_eq!(row["cost"], "3.1058");
+        assert!(
+            priced["costBasis"].as_str().unwrap().starts_with("EUR an hour: 1.5 for a GPU"),
+            "{priced:#}"
+        );
+        let csv = stage.get(&format!("{USAGE}&format=csv"), ADMIN).await;
+        assert!(csv.text.contains("nvidia.com/gpu,7380,2.0500,3.0750,EUR\r\n"), "{}", csv.text);
+        let unpriced = stage.get(USAGE, JANE).await.json();
+        assert_eq!((unpriced.get("currency"), unpriced["usage"][0].get("cost")), (None, None));
+        set_prices(&stage, json!({ "currency": "EUR", "gpu-hour": "1,50" })).await;
+        let faulty = stage.get(USAGE, ADMIN).await.json();
+        assert!(
+            faulty["costBasis"].as_str().unwrap().contains("gpu-hour: \"1,50\" is not a price"),
+            "{faulty:#}"
+        );
+        assert_eq!((faulty.get("currency"), faulty["usage"][0].get("cost")), (None, None));
     });
 }
 

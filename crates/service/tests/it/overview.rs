@@ -4,9 +4,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, Stage, TEAM};
+use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, Stage, TEAM, call, set_prices};
 
 const OVERVIEW: &str = "/api/v1/overview";
+const CAPACITY: &str = "/api/v1/capacity";
 
 /// Creates a node with GPUs.
 async fn node(stage: &Stage, name: &str, gpus: &str) {
@@ -102,6 +103,61 @@ async fn a_pytorchjob_is_judged_as_an_mpijob_is() {
 }
 
 #[tokio::test]
+async fn who_may_list_nodes_sees_what_would_fit_where_and_when() {
+    let stage = Stage::new().await;
+    for name in ["gpu-0", "gpu-1"] {
+        node(&stage, name, "8").await;
+    }
+    holder(&stage, "gpu-0", "4").await;
+    let ask = async |query: &str| stage.get(&format!("{CAPACITY}?{query}"), ADMIN).await.json();
+    let now = ask("workers=2&gpus=4&cpu=8&memory=64Gi").await;
+    assert_eq!(
+        (&now["start"], &now["workersNow"], &now["workersAtMost"]),
+        (&json!("Now"), &json!(3), &json!(4))
+    );
+    let nodes = json!([{ "name": "gpu-1", "workers": 2 }, { "name": "gpu-0", "workers": 1 }]);
+    assert_eq!((&now["nodes"], &now["nodesWithRoom"]), (&nodes, &json!(2)), "{now:#}");
+    assert_eq!((&now["requested"]["memory"], &now["free"]["gpus"]), (&json!("128Gi"), &json!(12)));
+    let later = ask("workers=4&gpus=4").await;
+    assert_eq!(later["start"], "Later", "{later:#}");
+    assert!(later["wait"]["message"].as_str().unwrap().starts_with("unknown"), "{later:#}");
+    assert_eq!(ask("workers=5&gpus=4").await["start"], "Never");
+    let body = json!({ "workers": 4, "gpus": 4 });
+    let over_grpc =
+        stage.grpc().await.check_capacity(call(ADMIN, serde_json::from_value(body).unwrap())).await;
+    let over_grpc = serde_json::to_value(over_grpc.unwrap().into_inner()).unwrap();
+    assert_eq!((&over_grpc["start"], &over_grpc["findings"]), (&later["start"], &later["findings"]));
+    quota(&stage, TEAM, 0).await;
+    let quotas: Api<ResourceQuota> = Api::namespaced(stage.admin.clone(), TEAM);
+    let few = json!({ "spec": { "hard": { "requests.nvidia.com/gpu": "2" } } });
+    quotas.patch("most", &PatchParams::default(), &Patch::Merge(few)).await.unwrap();
+    assert_eq!(ask("workers=1&gpus=4&namespace=team-cv").await["start"], "Refused");
+    assert_eq!(ask("workers=1&gpus=4&namespace=team-nlp").await["start"], "Now");
+    let without_kueue = ask("workers=1&gpus=4&namespace=team-nlp&queue=gpus").await;
+    assert_eq!(without_kueue["start"], "Later", "{without_kueue:#}");
+}
+
+#[tokio::test]
+async fn a_question_about_capacity_is_checked_before_it_is_answered() {
+    let stage = Stage::new().await;
+    let refused = stage.get(&format!("{CAPACITY}?workers=1&gpus=1"), JANE).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("NotAllowed")));
+    for (query, field) in [
+        ("workers=0&gpus=1", "workers"),
+        ("workers=10001&gpus=1", "workers"),
+        ("workers=1&gpus=-1", "gpus"),
+        ("workers=1", "gpus"),
+        ("workers=1&memory=much", "memory"),
+        ("workers=1&cpu=-1", "cpu"),
+        ("workers=1&gpus=1&gpuResource=cpu", "gpuResource"),
+        ("workers=1&gpus=1&queue=gpus", "namespace"),
+    ] {
+        let answer = stage.get(&format!("{CAPACITY}?{query}"), ADMIN).await;
+        assert_eq!((answer.status, &answer.json()["fields"][0]["path"]), (422, &json!(field)), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_says_what_is_free_and_how_long_the_job_would_wait() {
     let stage = Stage::new().await;
     node(&stage, "gpu-0", "8").await;
@@ -129,4 +185,29 @@ async fn a_dry_run_says_what_is_free_and_how_long_the_job_would_wait() {
     let unseen =
         stage.rest("POST", "/api/v1/namespaces/team-cv/availability", JANE, Some(spec(1))).await.json();
     assert_eq!((&unseen["start"], unseen.get("free")), (&json!("Unknown"), None));
+}
+
+#[tokio::test]
+async fn a_job_has_a_cost_before_it_is_created_for_those_who_may_read_the_prices() {
+    let stage = Stage::new().await;
+    let check = async |token: &str| {
+        let mut body = json!({ "spec": { "name": "new", "workers": 2, "image": "train:1", "gpus": 4, "command": ["x"] } });
+        body["spec"]["memory"] = json!("1Gi");
+        stage.rest("POST", "/api/v1/namespaces/team-cv/availability", token, Some(body)).await.json()
+    };
+    assert!(check(ADMIN).await.get("cost").is_none(), "no prices are set");
+    set_prices(&stage, json!({ "currency": "EUR", "gpu-hour": "1.55" })).await;
+    let cost = check(ADMIN).await["cost"].clone();
+    assert_eq!((&cost["currency"], &cost["perHour"]), (&json!("EUR"), &json!("12.4000")));
+    assert_eq!(cost["message"], "about 12.40 EUR per hour (8 GPUs at 1.55; without a price: 2Gi of memory)");
+    assert_eq!(cost["parts"][0]["price"], "1.55", "{cost:#}");
+    let capacity = stage.get(&format!("{CAPACITY}?workers=8&gpus=1"), ADMIN).await.json();
+    assert_eq!(capacity["cost"]["perHour"], "12.4000");
+    let body = json!({ "workers": 8, "gpus": 1 });
+    let over_grpc =
+        stage.grpc().await.check_capacity(call(ADMIN, serde_json::from_value(body).unwrap())).await;
+    assert_eq!(over_grpc.unwrap().into_inner().cost.unwrap().per_hour, "12.4000");
+    assert!(check(JANE).await.get("cost").is_none(), "she may not read the prices");
+    set_prices(&stage, json!({ "currency": "EUR", "gpu-hour": "much" })).await;
+    assert!(check(ADMIN).await.get("cost").is_none());
 }

@@ -20,9 +20,11 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::{Timestamp, ToSpan};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
 use kube::client::Body;
 use kube::{Client, ResourceExt};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -550,6 +552,18 @@ pub fn call<M>(token: &str, message: M) -> tonic::Request<M> {
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
     request
+}
+
+/// Sets prices, which only administrators may read.
+pub async fn set_prices(stage: &Stage, prices: Value) {
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    let namespace = json!({ "metadata": { "name": "odh-training-prices" } });
+    // It may be there already.
+    let _ = namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.admin.clone(), "odh-training-prices");
+    let _ = maps.delete("prices", &DeleteParams::default()).await;
+    let map = json!({ "metadata": { "name": "prices" }, "data": prices });
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
 }
 
 /// A job.

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ._live import show as show
     from ._models import AuditedOperation as AuditedOperation
     from ._models import CheckAvailabilityResponse as CheckAvailabilityResponse
+    from ._models import CheckCapacityResponse as CheckCapacityResponse
     from ._models import CompareJobsResponse as CompareJobsResponse
     from ._models import Delivery as Delivery
     from ._models import Event as Event
@@ -139,6 +140,7 @@ _MODULES = {
         "Template",
         "TemplateParameter",
         "CheckAvailabilityResponse",
+        "CheckCapacityResponse",
         "CompareJobsResponse",
         "Event",
         "Failure",

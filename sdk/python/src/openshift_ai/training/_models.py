@@ -310,6 +310,40 @@ class CancelJobResponse(Message):
     """Its row; it has ended as soon as the operator has seen the request."""
 
 
+class CostPart(Message):
+    """A resource, and what it costs."""
+
+    amount: str = ""
+    """How much of it, in words."""
+
+    per_hour: str = ""
+    """The cost of an hour; empty without a price."""
+
+    price: str = ""
+    """The price of a core, a GiB or a GPU for an hour; empty if none is set."""
+
+    resource: str = ""
+    """`cpu`, `memory`, or the resource of a GPU."""
+
+
+class CostEstimate(Message):
+    """What a job costs while it runs, by the prices of the ConfigMap `prices` in the namespace `odh-training-
+    prices`.
+    """
+
+    currency: str = ""
+    """The currency, as the administrator wrote it."""
+
+    message: str = ""
+    """The same in words, with what it rests on."""
+
+    parts: list[CostPart] = []
+    """What it rests on: the resources that the job requests."""
+
+    per_hour: str = ""
+    """The cost of an hour, with four digits after the point."""
+
+
 class Finding(Message):
     """Something that a check found."""
 
@@ -389,6 +423,9 @@ class CheckAvailabilityResponse(Message):
     available: bool = False
     """Whether the job could start now, as far as the caller may see."""
 
+    cost: CostEstimate | None = None
+    """What it would cost while it runs, if prices are set and the caller may read them."""
+
     findings: list[Finding] = []
     """What it would wait for, or why it would be refused."""
 
@@ -406,6 +443,59 @@ class CheckAvailabilityResponse(Message):
 
     wait: WaitEstimate | None = None
     """How long it would wait, if it would."""
+
+
+class NodeRoom(Message):
+    """The room on a node."""
+
+    name: str = ""
+    """The node."""
+
+    workers: int = 0
+    """How many such Workers fit on it now."""
+
+
+class CheckCapacityResponse(Message):
+    """What would fit."""
+
+    cost: CostEstimate | None = None
+    """What they would cost while they run, if prices are set and the caller may read them."""
+
+    findings: list[Finding] = []
+    """What they would be refused for or wait for."""
+
+    free: Resources | None = None
+    """What is free on the usable nodes, in total, if the caller may read them and their pods."""
+
+    nodes: list[NodeRoom] = []
+    """Those nodes, the one with the most room first; at most 100."""
+
+    nodes_with_room: int | None = None
+    """The number of nodes that have room for such a Worker now."""
+
+    queue: QueueRoom | None = None
+    """The room in the queue, if one is named and can be read."""
+
+    requested: Resources | None = None
+    """What they request together."""
+
+    start: str = ""
+    """When all the Workers could start: `Never` if they do not fit on the present nodes even with nothing else
+    running, `Refused` if the namespace's quotas or limits refuse them, `Unknown` if nodes or the queue
+    cannot be read.
+    """
+
+    wait: WaitEstimate | None = None
+    """How long they would wait, if they would; with what the estimate rests on."""
+
+    workers_at_most: int | None = None
+    """How many such Workers would fit on the nodes if nothing else ran."""
+
+    workers_in_queue: int | None = None
+    """How many such Workers the queue's own quota has room for, after all that wait in it."""
+
+    workers_now: int | None = None
+    """How many such Workers fit on the nodes now, if the caller may read them and their pods."""
 
 
 class CloneJobResponse(Message):
@@ -1252,6 +1342,9 @@ class UsedAmount(Message):
     amount_seconds: str = ""
     """Cores, bytes or GPUs times seconds."""
 
+    cost: str = ""
+    """What it costs, with four digits after the point; empty without a price."""
+
     hours: str = ""
     """Cores, GiB or GPUs times hours, rounded to four digits."""
 
@@ -1264,6 +1357,9 @@ class Usage(Message):
 
     amounts: list[UsedAmount] = []
     """The amounts by resource."""
+
+    cost: str = ""
+    """What they cost, with four digits after the point; empty if none of them has a price."""
 
     job: str = ""
     """The job's name, if summed by job."""
@@ -1281,8 +1377,17 @@ class Usage(Message):
 class ListUsageResponse(Message):
     """What jobs used."""
 
+    cost: str = ""
+    """What all sums cost together, with four digits after the point; empty if nothing has a price."""
+
+    cost_basis: str = ""
+    """What the costs rest on, or what is wrong with the prices; empty if none are set."""
+
     csv: str = ""
     """The same as a table, if CSV was asked for."""
+
+    currency: str = ""
+    """The currency of the costs; empty if no prices are set, or the caller may not read them."""
 
     from_: Time = Field(default=None, alias="from")
     """The first second of the period."""
@@ -1516,6 +1621,12 @@ RECORD_ADMISSIONS = Method("POST", "/api/v1/audit/admissions")
 """Records what an admission webhook saw, in the audit log."""
 EXPORT_AUDIT = Method("GET", "/api/v1/audit/export", query=frozenset({"after", "through"}), is_stream=True)
 """Exports the lines of the audit log in order, each exactly as it was hashed."""
+CHECK_CAPACITY = Method(
+    "GET",
+    "/api/v1/capacity",
+    query=frozenset({"cpu", "gpuResource", "gpus", "memory", "namespace", "queue", "workers"}),
+)
+"""Returns what would fit into the cluster."""
 LIST_JOBS = Method(
     "GET",
     "/api/v1/jobs",

@@ -406,6 +406,32 @@ class MPIJobClient:
         """
         return models.Overview.model_validate(self.transport.call(models.GET_OVERVIEW, {}, {"namespace": namespace}))
 
+    def capacity(
+        self,
+        *,
+        workers: int,
+        gpus_per_worker: int = 0,
+        cpu_per_worker: str | None = None,
+        memory_per_worker: str | None = None,
+        gpu_resource: str | None = None,
+        namespace: str | None = None,
+        queue: str | None = None,
+    ) -> models.CheckCapacityResponse:
+        """What would fit: whether so many Workers could start now, on which nodes, and otherwise when.
+
+        It needs `list` on nodes. With `namespace`, its quotas and limits count, too, and with `queue` the room in that queue.
+        """
+        query = {
+            "workers": workers,
+            "gpus": gpus_per_worker,
+            "cpu": cpu_per_worker,
+            "memory": memory_per_worker,
+            "gpuResource": gpu_resource,
+            "namespace": namespace,
+            "queue": queue,
+        }
+        return models.CheckCapacityResponse.model_validate(self.transport.call(models.CHECK_CAPACITY, {}, query))
+
     def quota(self, *, namespace: str | None = None) -> models.NamespaceQuota | None:
         """How full a namespace's quotas are; `None` if it has none."""
         place = namespace or self.namespace()

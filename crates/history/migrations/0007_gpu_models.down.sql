@@ -1,0 +1,1 @@
+ALTER TABLE usage_intervals DROP COLUMN gpu_model;
