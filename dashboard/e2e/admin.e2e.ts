@@ -37,6 +37,78 @@ describe("the administrator's pages", () => {
     }
   });
 
+  test("say what would fit, and the address holds the question", async () => {
+    await visit("/admin/capacity?namespace=", {}, async (page) => {
+      await page.locator("#capacity-workers").fill("1");
+      await page.locator("#capacity-gpus").fill("0");
+      await page.locator("#capacity-cpu").fill("100m");
+      await page.locator("#capacity-memory").fill("lots");
+      await page.getByRole("button", { name: "Check" }).click();
+      await page.getByText("is not a quantity").first().waitFor();
+      await page.locator("#capacity-memory").fill("64Mi");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: "They would start now" }).waitFor();
+      expect(new URL(page.url()).searchParams.get("memory")).toBe("64Mi");
+      await page.reload();
+      await page.getByRole("heading", { name: "They would start now" }).waitFor();
+      expect(await page.locator("#capacity-memory").inputValue()).toBe("64Mi");
+    });
+    const namespace = createNamespace("capacity");
+    kubectl("-n", namespace, "create", "quota", "few", "--hard=requests.cpu=1");
+    for (const theme of themes) {
+      const question = "workers=2&gpus=0&cpu=100m&memory=64Mi";
+      await visit(`/admin/capacity?namespace=&${question}`, { theme }, async (page) => {
+        await page.getByRole("heading", { name: "They would start now" }).waitFor();
+        await page.getByRole("heading", { name: "Nodes with room" }).waitFor();
+        await inspect(page, `admin-capacity-${theme}`);
+      });
+      await visit(`/admin/capacity?namespace=${namespace}&workers=2&cpu=1`, { theme }, async (page) => {
+        await page.getByRole("heading", { name: "They would be refused" }).waitFor();
+        await page.getByText("Quota exceeded").first().waitFor();
+        await inspect(page, `admin-capacity-refused-${theme}`);
+      });
+      await visit("/admin/capacity?namespace=&workers=1000&gpus=64", { theme, width: 400 }, async (page) => {
+        await page.getByRole("heading", { name: "They do not fit on the present nodes" }).waitFor();
+        await inspect(page, `admin-capacity-never-${theme}`);
+      });
+    }
+  });
+
+  test("show costs where prices are set, in every theme", async () => {
+    const namespace = createNamespace("costs");
+    await createJob(namespace, { name: "priced", cpu: "100m", command: ["sleep", "600"] });
+    await waitForJob(namespace, "priced", "Running");
+    await visit(`/admin/usage?namespace=${namespace}`, {}, async (page) => {
+      await page.locator("td", { hasText: "cpu" }).first().waitFor();
+      expect(await page.getByText("Cost", { exact: true }).count()).toBe(0);
+    });
+    kubectl("create", "namespace", "odh-training-prices");
+    const prices = ["currency=EUR", "cpu-hour=3600", "gpu-hour=2.50"].map((price) => `--from-literal=${price}`);
+    kubectl("-n", "odh-training-prices", "create", "configmap", "prices", ...prices);
+    try {
+      for (const theme of themes) {
+        await visit(`/admin/usage?namespace=${namespace}`, { theme }, async (page) => {
+          await page.getByText("Cost in total:").waitFor();
+          await page.getByText("3600 for a CPU core").waitFor();
+          await page.locator("td", { hasText: "no price" }).first().waitFor();
+          await inspect(page, `admin-usage-cost-${theme}`);
+        });
+        await visit("/admin/capacity?namespace=&workers=8&gpus=1", { theme }, async (page) => {
+          await page.getByText("about 20.00 EUR per hour (8 GPUs at 2.5)").waitFor();
+        });
+      }
+      await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+        await page.locator("#field-name").fill("estimated");
+        await page.locator("#field-image").fill(image);
+        await page.locator("#field-command").fill("true");
+        await page.locator("#field-cpu").fill("1");
+        await page.getByText("EUR per hour").waitFor();
+      });
+    } finally {
+      kubectl("delete", "namespace", "odh-training-prices");
+    }
+  });
+
   test("show a member of a team nothing of others", async () => {
     const [own, other] = [createNamespace("own"), createNamespace("other")];
     const token = createMember(own);
@@ -45,9 +117,11 @@ describe("the administrator's pages", () => {
       await page.getByRole("heading", { name: "You may not read everything" }).waitFor();
       expect(await page.getByText(other).count()).toBe(0);
     });
-    await visit("/admin/audit?namespace=", { token }, async (page) => {
-      await page.getByRole("heading", { name: "You have no permission for this" }).waitFor();
-    });
+    for (const address of ["/admin/audit?namespace=", "/admin/capacity?namespace=&workers=1&gpus=1"]) {
+      await visit(address, { token }, async (page) => {
+        await page.getByRole("heading", { name: "You have no permission for this" }).waitFor();
+      });
+    }
   });
 });
 

@@ -5,11 +5,12 @@ import { useLocation, useNavigate, useParams } from "react-router-dom";
 import { PageHeader } from "../components/page-header";
 import { messages } from "../messages";
 import { Audit } from "./audit";
+import { Capacity } from "./capacity";
 import { Overview } from "./overview";
 import { UsageTab } from "./usage";
 
 const text = messages.admin;
-const tabs = { overview: <Overview />, usage: <UsageTab />, audit: <Audit /> };
+const tabs = { overview: <Overview />, capacity: <Capacity />, usage: <UsageTab />, audit: <Audit /> };
 type TabName = keyof typeof tabs;
 
 export function AdminPage() {

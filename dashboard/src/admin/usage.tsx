@@ -7,6 +7,7 @@ import { ask, client, type Schemas } from "../api/client";
 import { serviceRoot } from "../api/root";
 import { DataTable } from "../components/data-table";
 import { ErrorState, LoadingLines, NothingHere } from "../components/states";
+import { money } from "../format/money";
 import { exact } from "../format/time";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
@@ -48,6 +49,9 @@ export function UsageTab() {
       ) : data ? (
         <UsageTable
           usage={data.usage}
+          currency={data.currency}
+          total={data.cost}
+          basis={data.costBasis}
           by={by}
           range={data.from && data.until ? text.range(exact(data.from), exact(data.until)) : ""}
         />
@@ -84,12 +88,18 @@ function csvAddress({ since, namespace, by }: { since: string; namespace?: strin
   return `${serviceRoot}/api/v1/usage?${query}`;
 }
 
-type Line = Schemas["Usage"] & { resource: string; hours: string; share: number };
+type Line = Schemas["Usage"] & { resource: string; hours: string; amountCost?: string; share: number };
 
 /** One line for each resource; the share is of the largest line of that resource. */
 export function linesOf(usage: readonly Schemas["Usage"][]): Line[] {
   const lines = usage.flatMap((row) =>
-    row.amounts.map(({ resource = "", hours = "0" }) => ({ ...row, resource, hours, share: 0 })),
+    row.amounts.map(({ resource = "", hours = "0", cost }) => ({
+      ...row,
+      resource,
+      hours,
+      amountCost: cost,
+      share: 0,
+    })),
   );
   const most = new Map<string, number>();
   for (const { resource, hours } of lines) most.set(resource, Math.max(most.get(resource) ?? 0, Number(hours)));
@@ -97,13 +107,32 @@ export function linesOf(usage: readonly Schemas["Usage"][]): Line[] {
   return lines.sort((a, b) => a.resource.localeCompare(b.resource) || b.share - a.share);
 }
 
-function UsageTable({ usage, by, range }: { usage: Schemas["Usage"][]; by: By; range: string }) {
+type TableProps = {
+  usage: Schemas["Usage"][];
+  by: By;
+  range: string;
+  currency?: string;
+  total?: string;
+  basis?: string;
+};
+
+function UsageTable({ usage, by, range, currency, total, basis }: TableProps) {
   const lines = linesOf(usage);
   if (!lines.length) return <NothingHere title={text.none}>{range}</NothingHere>;
   const who = ({ namespace, user, job }: Line) => (by === "user" ? user : by === "job" ? job : namespace);
   return (
     <>
       <p className="app-cause">{range}</p>
+      {currency && total && (
+        <p>
+          <strong>{text.total}</strong> {money(total, currency)}
+        </p>
+      )}
+      {basis && (
+        <p className="app-cause">
+          <bdi>{basis}</bdi>
+        </p>
+      )}
       <DataTable
         label={messages.admin.tabs.usage}
         rows={lines}
@@ -113,6 +142,14 @@ function UsageTable({ usage, by, range }: { usage: Schemas["Usage"][]; by: By; r
           { label: text.bys[by], cell: (line) => <bdi>{who(line)}</bdi> },
           ...(by === "namespace" ? [] : [{ label: text.bys.namespace, cell: ({ namespace }: Line) => namespace }]),
           { label: text.hours, cell: ({ hours, resource }) => `${hours} ${unitOf(resource)}` },
+          ...(currency
+            ? [
+                {
+                  label: text.cost,
+                  cell: ({ amountCost }: Line) => (amountCost ? money(amountCost, currency) : text.noPrice),
+                },
+              ]
+            : []),
           {
             label: text.share,
             // The number is in the column before; the bar only shows it once more.

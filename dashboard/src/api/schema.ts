@@ -64,6 +64,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns what would fit into the cluster
+         * @description Returns what would fit into the cluster: whether so many Workers of a size could start now, for how many there is room and on which nodes, and otherwise when. Creates nothing. The caller needs `list` on nodes; what else it may not read is not judged.
+         */
+        get: operations["checkCapacity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -653,7 +673,7 @@ export interface paths {
         };
         /**
          * Sums what jobs used in a period, exact to the second
-         * @description Sums what jobs used in a period, exact to the second: of a namespace, or of every namespace in which the caller may list MPIJobs. Over REST, `format=csv` is answered with a table (RFC 4180).
+         * @description Sums what jobs used in a period, exact to the second: of a namespace, or of every namespace in which the caller may list MPIJobs. Over REST, `format=csv` is answered with a table (RFC 4180). Where an administrator set prices that the caller may read, each amount has its cost.
          */
         get: operations["listUsage"];
         put?: never;
@@ -789,6 +809,8 @@ export interface components {
         CheckAvailabilityResponse: {
             /** @description Whether the job could start now, as far as the caller may see. */
             available: boolean;
+            /** @description What it would cost while it runs, if prices are set and the caller may read them. */
+            cost?: components["schemas"]["CostEstimate"];
             /** @description What it would wait for, or why it would be refused. */
             findings: components["schemas"]["Finding"][];
             /** @description What is free on the cluster's usable nodes, in total, if the caller may read them. */
@@ -804,6 +826,48 @@ export interface components {
             start?: "Now" | "Later" | "WhenResumed" | "Refused" | "Unknown";
             /** @description How long it would wait, if it would. */
             wait?: components["schemas"]["WaitEstimate"];
+        };
+        /** @description What would fit. */
+        CheckCapacityResponse: {
+            /** @description What they would cost while they run, if prices are set and the caller may read them. */
+            cost?: components["schemas"]["CostEstimate"];
+            /** @description What they would be refused for or wait for. */
+            findings: components["schemas"]["Finding"][];
+            /** @description What is free on the usable nodes, in total, if the caller may read them and their pods. */
+            free?: components["schemas"]["Resources"];
+            /** @description Those nodes, the one with the most room first; at most 100. */
+            nodes: components["schemas"]["NodeRoom"][];
+            /**
+             * Format: int32
+             * @description The number of nodes that have room for such a Worker now.
+             */
+            nodesWithRoom?: number;
+            /** @description The room in the queue, if one is named and can be read. */
+            queue?: components["schemas"]["QueueRoom"];
+            /** @description What they request together. */
+            requested?: components["schemas"]["Resources"];
+            /**
+             * @description When all the Workers could start: `Never` if they do not fit on the present nodes even with nothing else running, `Refused` if the namespace's quotas or limits refuse them, `Unknown` if nodes or the queue cannot be read.
+             * @enum {string}
+             */
+            start?: "Now" | "Later" | "Never" | "Refused" | "Unknown";
+            /** @description How long they would wait, if they would; with what the estimate rests on. */
+            wait?: components["schemas"]["WaitEstimate"];
+            /**
+             * Format: int32
+             * @description How many such Workers would fit on the nodes if nothing else ran.
+             */
+            workersAtMost?: number;
+            /**
+             * Format: int32
+             * @description How many such Workers the queue's own quota has room for, after all that wait in it.
+             */
+            workersInQueue?: number;
+            /**
+             * Format: int32
+             * @description How many such Workers fit on the nodes now, if the caller may read them and their pods.
+             */
+            workersNow?: number;
         };
         /** @description The copy. */
         CloneJobResponse: {
@@ -844,6 +908,49 @@ export interface components {
             status?: string;
             /** @description For example `Running`, `Failed`, `Stalled`. */
             type?: string;
+        };
+        /** @description What a job costs while it runs, by the prices of the ConfigMap `prices` in the namespace `odh-training-prices`. */
+        CostEstimate: {
+            /**
+             * @description The currency, as the administrator wrote it.
+             * @example EUR
+             */
+            currency?: string;
+            /**
+             * @description The same in words, with what it rests on.
+             * @example about 12.40 EUR per hour (8 GPUs at 1.55)
+             */
+            message?: string;
+            /** @description What it rests on: the resources that the job requests. */
+            parts: components["schemas"]["CostPart"][];
+            /**
+             * @description The cost of an hour, with four digits after the point.
+             * @example 12.4000
+             */
+            perHour?: string;
+        };
+        /** @description A resource, and what it costs. */
+        CostPart: {
+            /**
+             * @description How much of it, in words.
+             * @example 8 GPUs
+             */
+            amount?: string;
+            /**
+             * @description The cost of an hour; empty without a price.
+             * @example 12.4000
+             */
+            perHour?: string;
+            /**
+             * @description The price of a core, a GiB or a GPU for an hour; empty if none is set.
+             * @example 1.55
+             */
+            price?: string;
+            /**
+             * @description `cpu`, `memory`, or the resource of a GPU.
+             * @example nvidia.com/gpu
+             */
+            resource?: string;
         };
         /** @description The created job, or what would be created. */
         CreateJobResponse: {
@@ -1525,8 +1632,20 @@ export interface components {
         };
         /** @description What jobs used. */
         ListUsageResponse: {
+            /**
+             * @description What all sums cost together, with four digits after the point; empty if nothing has a price.
+             * @example 1240.0000
+             */
+            cost?: string;
+            /** @description What the costs rest on, or what is wrong with the prices; empty if none are set. */
+            costBasis?: string;
             /** @description The same as a table, if CSV was asked for. */
             csv?: string;
+            /**
+             * @description The currency of the costs; empty if no prices are set, or the caller may not read them.
+             * @example EUR
+             */
+            currency?: string;
             /** @description The first second of the period. */
             from?: string;
             /** @description Its end, which does not belong to it. */
@@ -1636,6 +1755,16 @@ export interface components {
             kinds: string[];
             /** @description The name. */
             name?: string;
+        };
+        /** @description The room on a node. */
+        NodeRoom: {
+            /** @description The node. */
+            name?: string;
+            /**
+             * Format: int32
+             * @description How many such Workers fit on it now.
+             */
+            workers: number;
         };
         /** @description A rule about who is notified of what. */
         NotificationRule: {
@@ -1990,6 +2119,11 @@ export interface components {
         Usage: {
             /** @description The amounts by resource. */
             amounts: components["schemas"]["UsedAmount"][];
+            /**
+             * @description What they cost, with four digits after the point; empty if none of them has a price.
+             * @example 310.0000
+             */
+            cost?: string;
             /** @description The job's name, if summed by job. */
             job?: string;
             /** @description The namespace. */
@@ -2006,6 +2140,11 @@ export interface components {
              * @example 7200
              */
             amountSeconds?: string;
+            /**
+             * @description What it costs, with four digits after the point; empty without a price.
+             * @example 3.1000
+             */
+            cost?: string;
             /**
              * @description Cores, GiB or GPUs times hours, rounded to four digits.
              * @example 2.0000
@@ -2238,6 +2377,65 @@ export interface operations {
                 content: {
                     "application/x-ndjson": components["schemas"]["AuditRecord"];
                     "text/event-stream": string;
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    checkCapacity: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The number of Workers, from 1 to 10,000.
+                 * @example 8
+                 */
+                workers?: number;
+                /**
+                 * @description GPUs of each Worker.
+                 * @example 4
+                 */
+                gpus?: number;
+                /**
+                 * @description CPUs of each Worker, as a Kubernetes quantity.
+                 * @example 16
+                 */
+                cpu?: string;
+                /**
+                 * @description Memory of each Worker, as a Kubernetes quantity.
+                 * @example 64Gi
+                 */
+                memory?: string;
+                /** @description The resource of the GPUs; if not given, the only one that the nodes offer, or `nvidia.com/gpu`. */
+                gpuResource?: string;
+                /**
+                 * @description The namespace whose quotas and limits count; without it, only nodes do.
+                 * @example team-cv
+                 */
+                namespace?: string;
+                /** @description The LocalQueue of that namespace. */
+                queue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckCapacityResponse"];
                 };
             };
             /** @description A problem. */

@@ -81,6 +81,11 @@ function QuotaAnswer({ check: { answer, error } }: { check: Check }) {
       {answer.waits.map((finding) => (
         <FindingAlert key={`${finding.reason} ${finding.message}`} finding={finding} />
       ))}
+      {availability?.cost?.message && (
+        <p>
+          <strong>{text.quota.cost}</strong> <bdi>{availability.cost.message}</bdi>
+        </p>
+      )}
       {availability?.wait?.message && <p>{text.quota.wait(availability.wait.message)}</p>}
       {availability?.free && <Amounts title={text.quota.freeNow} amounts={availability.free} />}
       {availability?.queue?.free && (
@@ -99,7 +104,8 @@ function Amounts({ title, amounts: { gpus, cpu, memory } }: { title: string; amo
   );
 }
 
-function FindingAlert({ finding }: { finding: Finding }) {
+/** What blocks a job, and what to do. */
+export function FindingAlert({ finding }: { finding: Finding }) {
   return (
     <Alert
       isInline

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { money } from "./money";
 import { bytes, parseQuantity } from "./quantity";
 import { ago, duration } from "./time";
 import { sentence } from "./words";
@@ -38,6 +39,11 @@ describe("quantities", () => {
     expect(bytes(128 * 2 ** 30)).toBe("128 GiB");
     expect(bytes(1.5 * 2 ** 20)).toBe("1.5 MiB");
   });
+});
+
+test("money has two digits and the currency as it was written", () => {
+  expect(money("12.4000", "EUR")).toBe("12.40 EUR");
+  expect(money("0.0049", "credits")).toBe("0.00 credits");
 });
 
 describe("CamelCase words", () => {

@@ -211,6 +211,7 @@ export const create = {
     wait: (estimate: string) => `Estimated wait time: ${estimate}`,
     freeNow: "Free now:",
     freeInQueue: (queue: string) => `Free in the queue ${queue}:`,
+    cost: "Cost:",
     amounts: (gpus: number, cpu: string, memory: string) => `${gpus} GPUs, ${cpu} CPUs, ${memory}`,
   },
   check: {
