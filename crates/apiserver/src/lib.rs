@@ -27,6 +27,7 @@ mod generated_names;
 pub mod guests;
 #[cfg(test)]
 mod hostile;
+mod in_process;
 pub mod listen;
 mod managed;
 mod metrics;
@@ -66,6 +67,7 @@ use futures::future::BoxFuture;
 use http::header::HeaderValue;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
+use http_body_util::Empty;
 use jiff::Timestamp;
 use tower::BoxError;
 
@@ -239,6 +241,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let endpoint = self.clone();
+        if self.slot.is_none() && in_process::lacks_connection(&request) {
+            return in_process::connected(endpoint, request.map(|_| Empty::new())).map(Ok).boxed();
+        }
         async move {
             let server = &endpoint.server;
             let (parts, body) = request.into_parts();
