@@ -18,6 +18,7 @@ pub mod submit;
 
 pub mod alike;
 pub mod apply;
+pub mod artifacts;
 pub mod bundle;
 pub mod cancel;
 pub mod capacity;

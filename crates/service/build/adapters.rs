@@ -105,17 +105,21 @@ fn grpc(code: &mut String, contract: &Contract) {
 fn rest(code: &mut String, contract: &Contract) {
     for (at, method) in contract.methods.iter().enumerate() {
         let function = snake(&method.name);
-        let adapter = if method.streams { "stream" } else { "unary" };
+        let adapter = match (method.file, method.streams) {
+            (true, _) => format!("file::<{}, _, _>", method.input),
+            (_, true) => format!("stream::<{}, {}, _, _, _>", method.input, method.output),
+            _ => format!("unary::<{}, {}, _, _, _>", method.input, method.output),
+        };
         let _ = writeln!(
             code,
             "fn route_{function}(router: axum::Router, service: &Arc<Service>) -> axum::Router {{
                 let shared = service.clone();
                 router.route(METHODS[{at}].path, axum::routing::on(axum::routing::MethodFilter::{}, move |request: axum::extract::Request| {{
                     let shared = shared.clone();
-                    async move {{ rest::{adapter}::<{}, {}, _, _, _>(&shared, &METHODS[{at}], request, methods::{function}).await }}
+                    async move {{ rest::{adapter}(&shared, &METHODS[{at}], request, methods::{function}).await }}
                 }}))
             }}",
-            method.verb, method.input, method.output
+            method.verb
         );
     }
     let routes: Vec<String> =

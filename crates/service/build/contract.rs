@@ -28,6 +28,8 @@ pub struct Method {
     pub input: String,
     pub output: String,
     pub streams: bool,
+    /// Whether a REST response is a file.
+    pub file: bool,
     /// GET, POST, PUT or DELETE.
     pub verb: String,
     pub path: String,
@@ -64,6 +66,7 @@ pub struct Field {
 #[derive(Clone, PartialEq)]
 pub enum FieldKind {
     Text,
+    Bytes,
     Number,
     Flag,
     Message(String),
@@ -102,6 +105,7 @@ impl Contract {
             for field in &message.fields {
                 let kind = match &field.kind {
                     FieldKind::Text => "string",
+                    FieldKind::Bytes => "bytes",
                     FieldKind::Number => "int32",
                     FieldKind::Flag => "bool",
                     FieldKind::Message(name) => name,
@@ -134,7 +138,8 @@ fn read_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Result<Metho
         streams: method.is_server_streaming(),
         verb: text(&rest, "method"),
         path: text(&rest, "path"),
-        body: rest.get_field_by_name("body").and_then(|value| value.as_bool()).unwrap_or(false),
+        file: flag(&rest, "file"),
+        body: flag(&rest, "body"),
         example: text(&rest, "example"),
         access_verb: text(&access, "verb"),
         access_resource: text(&access, "resource"),
@@ -179,6 +184,7 @@ fn read_field(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<Field, B
 fn kind_of(field: &FieldDescriptor) -> Result<FieldKind, Box<dyn Error>> {
     Ok(match field.kind() {
         Kind::String => FieldKind::Text,
+        Kind::Bytes => FieldKind::Bytes,
         Kind::Int32 => FieldKind::Number,
         Kind::Bool => FieldKind::Flag,
         Kind::Message(message) if message.package_name() == PACKAGE => {
@@ -192,6 +198,10 @@ fn kind_of(field: &FieldDescriptor) -> Result<FieldKind, Box<dyn Error>> {
 fn option(pool: &DescriptorPool, options: &DynamicMessage, name: &str) -> Option<Value> {
     let extension = pool.get_extension_by_name(&format!("{PACKAGE}.{name}"))?;
     options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
+}
+
+fn flag(message: &DynamicMessage, field: &str) -> bool {
+    message.get_field_by_name(field).and_then(|value| value.as_bool()).unwrap_or(false)
 }
 
 fn text(message: &DynamicMessage, field: &str) -> String {

@@ -30,6 +30,7 @@ pub fn message(message: &Message, is_request: bool) -> Value {
 pub fn property(field: &Field) -> Value {
     let mut one = match &field.kind {
         FieldKind::Text => json!({ "type": "string" }),
+        FieldKind::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
         FieldKind::Number => json!({ "type": "integer", "format": "int32" }),
         FieldKind::Flag => json!({ "type": "boolean" }),
         FieldKind::Message(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),

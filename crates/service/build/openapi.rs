@@ -17,11 +17,15 @@ pub fn document(contract: &Contract) -> Result<Value, Box<dyn Error>> {
     }
     let requests: BTreeSet<&str> = contract.methods.iter().map(|method| method.input.as_str()).collect();
     let sent = within(contract, requests.iter().copied());
-    let returned = within(contract, contract.methods.iter().map(|method| method.output.as_str()));
+    let in_json = contract.methods.iter().filter(|method| !method.file);
+    let returned = within(contract, in_json.map(|method| method.output.as_str()));
+    // The items of a file are its bytes.
+    let files: BTreeSet<&str> =
+        contract.methods.iter().filter(|method| method.file).map(|method| method.output.as_str()).collect();
     let schemas: Map<String, Value> = contract
         .messages
         .iter()
-        .filter(|message| !requests.contains(message.name.as_str()))
+        .filter(|message| !requests.contains(message.name.as_str()) && !files.contains(message.name.as_str()))
         .map(|message| {
             let name = message.name.as_str();
             let mut schema = json_schema::message(message, sent.contains(name));
@@ -162,7 +166,9 @@ fn responses(method: &Method, input: &Message) -> Value {
     let schema = json!({ "$ref": format!("#/components/schemas/{}", method.output) });
     let has_table =
         input.fields.iter().any(|field| field.name == "format" && field.values.iter().any(|v| v == "csv"));
-    let mut content = if method.streams {
+    let mut content = if method.file {
+        json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } })
+    } else if method.streams {
         json!({
             "text/event-stream": { "schema": { "type": "string",
                 "description": "Server-sent events; each `data` is one item." } },

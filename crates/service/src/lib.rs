@@ -30,6 +30,7 @@ mod spans;
 mod store;
 
 mod access;
+mod attachment;
 mod audit;
 mod identity;
 mod interval;

@@ -18,8 +18,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::time::Interval;
 
+use crate::attachment;
 use crate::call;
-use crate::contract::{Addressed, Answer, Field, FieldKind, Method};
+use crate::contract::{Addressed, Answer, ArtifactChunk, Field, FieldKind, Method};
 use crate::fault;
 use crate::identity::Caller;
 use crate::interval::every;
@@ -90,6 +91,35 @@ where
         Ok(items) => {
             let frames = frames(items, framing, every(service.settings.heartbeat));
             respond(StatusCode::OK, framing.content_type(), Body::from_stream(frames))
+        }
+        Err(problem) => refuse(&problem),
+    }
+}
+
+/// Calls a method that answers with a file: its first item says what follows, the others are the content.
+pub async fn file<Q, F, R>(
+    service: &Arc<Service>,
+    method: &'static Method,
+    request: Request,
+    run: F,
+) -> Response<Body>
+where
+    Q: Addressed + DeserializeOwned,
+    F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
+    R: Future<Output = Result<BoxStream<'static, Result<ArtifactChunk, Problem>>, Problem>>,
+{
+    let span = spans::rest(method, request.headers());
+    let answered = async {
+        let (headers, message) = read(method, request).await?;
+        let mut chunks = call::stream(service, method, &headers, message, run).await?;
+        let head = chunks.next().await.unwrap_or_else(|| Ok(ArtifactChunk::default()))?;
+        Ok((head, chunks))
+    };
+    match spans::answer(span, answered).await {
+        // A problem from here on cuts the response off, which a client notices by the length.
+        Ok((head, chunks)) => {
+            let content = chunks.map(|chunk| chunk.map(|chunk| Bytes::from(chunk.data)));
+            attachment::respond_with(&head, Body::from_stream(content))
         }
         Err(problem) => refuse(&problem),
     }

@@ -268,6 +268,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists a folder of a volume that a running pod of the job mounts; without a path, those volumes
+         * @description Lists a folder of a volume that a running pod of the job mounts; without a path, those volumes. It runs `sh` in the pod, as the caller. Volumes of Secrets, ConfigMaps and tokens, and what links lead to outside of the volumes, are not shown.
+         */
+        get: operations["listArtifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/artifacts/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Reads a file of a volume that a running pod of the job mounts, up to 10 GiB
+         * @description Reads a file of a volume that a running pod of the job mounts, up to 10 GiB. Over REST, the response is the file itself, to be saved: its type is always `application/octet-stream`.
+         */
+        get: operations["readArtifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/cancel": {
         parameters: {
             query?: never;
@@ -721,6 +761,53 @@ export interface components {
              * @enum {string}
              */
             verb?: "create" | "update" | "delete";
+        };
+        /** @description A file, a folder or a volume of a job. */
+        Artifact: {
+            /**
+             * @description Of a volume: the PersistentVolumeClaim.
+             * @example results
+             */
+            claim?: string;
+            /** @description Whether it is a symbolic link. */
+            link: boolean;
+            /** @description When it was changed. */
+            modified?: string;
+            /**
+             * @description The name, for people: bytes that are not UTF-8 are replaced.
+             * @example model.npz
+             */
+            name?: string;
+            /**
+             * @description What to send as `path`: absolute, with `%`, control characters and bytes that are not UTF-8 percent-encoded.
+             * @example /output/model.npz
+             */
+            path?: string;
+            /**
+             * @description The size of a file in bytes, in decimal; empty for everything else and for links.
+             * @example 1048576
+             */
+            size?: string;
+            /**
+             * @description Of a volume: its kind.
+             * @enum {string}
+             */
+            source?: "PersistentVolumeClaim" | "Ephemeral" | "EmptyDir" | "NFS";
+            /**
+             * @description What it is. Of a link, what it leads to.
+             * @enum {string}
+             */
+            type?: "volume" | "folder" | "file" | "other";
+            /**
+             * @description Of a volume: its name in the pod.
+             * @example output
+             */
+            volume?: string;
+            /**
+             * Format: int32
+             * @description Of a volume: the Worker whose pod mounts it; not given for the Launcher's.
+             */
+            worker?: number;
         };
         /** @description A line of the audit log. */
         AuditLine: {
@@ -1576,6 +1663,17 @@ export interface components {
              * @enum {string}
              */
             type?: "snapshot" | "change" | "heartbeat";
+        };
+        /** @description What is in a folder: folders first, then by name. */
+        ListArtifactsResponse: {
+            /** @description The files and folders, 2,000 at most; or the volumes. */
+            artifacts: components["schemas"]["Artifact"][];
+            /** @description The folder. */
+            path?: string;
+            /** @description The pod that was asked. */
+            pod?: string;
+            /** @description Whether there are more than those. */
+            truncated: boolean;
         };
         /** @description A page of operations. */
         ListAuditResponse: {
@@ -2992,6 +3090,116 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeleteJobResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listArtifacts: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The folder, as in the container; as `path` of an entry says it. Without it, the volumes are listed.
+                 * @example /output
+                 */
+                path?: string;
+                /** @description Only in the pod of this Worker. Without it, the Launcher's pod if it mounts the path, else the first Worker's that does. */
+                worker?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace.
+                 * @example team-cv
+                 */
+                namespace: string;
+                /**
+                 * @description The kind.
+                 * @example mpijob
+                 */
+                kind: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
+                /**
+                 * @description The name.
+                 * @example resnet
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListArtifactsResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readArtifact: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The file, as in the container; as `path` of an entry says it.
+                 * @example /output/model.npz
+                 */
+                path?: string;
+                /** @description Only in the pod of this Worker. Without it, the Launcher's pod if it mounts the path, else the first Worker's that does. */
+                worker?: number;
+                /** @description The first byte to read, in decimal; 0 if not given. */
+                offset?: string;
+                /** @description The most bytes to read; all if not given. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace.
+                 * @example team-cv
+                 */
+                namespace: string;
+                /**
+                 * @description The kind.
+                 * @example mpijob
+                 */
+                kind: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
+                /**
+                 * @description The name.
+                 * @example resnet
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
                 };
             };
             /** @description A problem. */

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from local_cluster import IMAGE, Cluster
 
-from openshift_ai.training import InvalidSpecError, MPIJobClient, MPIJobSpec, NotFoundError, TemplateParameter
+from openshift_ai.training import (
+    InvalidSpecError,
+    MPIJobClient,
+    MPIJobSpec,
+    NotFoundError,
+    ScratchVolume,
+    TemplateParameter,
+)
 from openshift_ai.training import _models as models
 
 REPORTS = ["sh", "-c", "for i in 1 2 3; do echo loss=0.$i; sleep 0.3; done"]
@@ -75,6 +83,25 @@ def test_copies_of_a_job_are_related_to_it(client: MPIJobClient, namespace: str)
     found = [(related.job and related.job.name, related.origin) for related in job.related()]
     assert found == [("first", ""), ("second", "first")]
     assert namespace in [found.name for found in client.namespaces(kind="mpijob")]
+
+
+def test_files_of_a_running_job_are_listed_and_downloaded(client: MPIJobClient, tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo kept > /scratch/result.txt; sleep 600"]
+    spec = MPIJobSpec(name="writes", image=IMAGE, command=command, volumes=[ScratchVolume(path="/scratch")])
+    job = client.create_mpijob(spec)
+    job.wait_until("Running", 60)
+    assert ("/scratch", 0) in [(volume.path, volume.worker) for volume in job.artifacts()]
+    deadline = time.monotonic() + 60
+    while not (files := job.artifacts("/scratch", worker=0)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert [(file.name, file.type) for file in files] == [("result.txt", "file")]
+    saved = job.download(files[0].path, tmp_path, worker=0)
+    assert (saved, saved.read_text()) == (tmp_path / "result.txt", "kept\n")
+    with pytest.raises(InvalidSpecError, match="not in a volume"):
+        job.download("/etc/passwd", tmp_path / "passwd")
+    assert not (tmp_path / "passwd").exists()
+    job.delete()
 
 
 def test_a_jobs_history_is_kept_and_its_use_is_summed(client: MPIJobClient, namespace: str) -> None:

@@ -19,6 +19,7 @@ TIMES = {
     "finished",
     "since",
     "at",
+    "modified",
     "start",
     "expires",
     "deleted",

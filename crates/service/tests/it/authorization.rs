@@ -55,6 +55,8 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("ReadLogs", read_logs, Needs::View),
     row!("ListRelatedJobs", list_related_jobs, Needs::View),
     row!("ListEvents", list_events, Needs::View),
+    row!("ListArtifacts", list_artifacts, Needs::Edit),
+    row!("ReadArtifact", read_artifact, Needs::Edit),
     row!("GetHistory", get_history, Needs::View),
     row!("ListUsage", list_usage, Needs::View),
     row!("ListAudit", list_audit, Needs::Administer),

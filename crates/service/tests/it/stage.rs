@@ -1,6 +1,7 @@
 //! A stage for one test: an API server, people with tokens, and the service on it.
 
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use bytes::Bytes;
 use cluster::apiserver::auth::tokens::Keys;
 use cluster::apiserver::auth::users::{self, Person, Users};
 use cluster::apiserver::auth::{Identities, UserInfo};
-use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream, NodeUsage, PodUsage, Used};
+use cluster::apiserver::kubelet::{
+    ExecRequest, Kubelet, LogError, LogRequest, LogStream, NodeUsage, PodUsage, Process, StreamError, Used,
+};
 use cluster::apiserver::{ApiServer, Endpoint, bootstrap};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
 use futures::future::BoxFuture;
@@ -401,6 +404,30 @@ impl Stage {
         pods.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
+    /// Creates a running pod of a job, on a node that runs commands on this machine.
+    pub async fn runs(
+        &self,
+        namespace: &str,
+        job: &str,
+        role: &str,
+        name: &str,
+        volumes: Value,
+        mounts: Value,
+    ) {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace,
+                "labels": { api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role } },
+            "spec": { "nodeName": NODE, "volumes": volumes,
+                "containers": [{ "name": "main", "image": "i", "volumeMounts": mounts }] } });
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        let state = json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } });
+        let status = json!({ "phase": "Running", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "",
+            "ready": true, "restartCount": 0, "state": state }] });
+        let patch = Patch::Merge(json!({ "status": status }));
+        pods.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        self.server.kubelets.register(NODE, Arc::new(Commands));
+    }
+
     /// Says what pods have written: the pod, the second of the line, its text.
     pub fn output(&self, lines: Vec<(String, i64, String)>) {
         self.server.kubelets.register(NODE, Arc::new(Played { lines, pods: Vec::new() }));
@@ -665,6 +692,36 @@ impl Kubelet for Played {
             })
             .collect();
         async move { Ok(futures::stream::iter([Ok(written.into())]).boxed()) }.boxed()
+    }
+}
+
+/// A node that runs the commands of `exec` on this machine.
+struct Commands;
+
+impl Kubelet for Commands {
+    fn usage(&self, _node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        async { None }.boxed()
+    }
+
+    fn logs(&self, _request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        async { Err(LogError::NotFound("no log".to_owned())) }.boxed()
+    }
+
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
+        async move {
+            let mut command = tokio::process::Command::new(&request.command[0]);
+            command
+                .args(&request.command[1..])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null());
+            let mut child = command.spawn().map_err(|error| StreamError::Start(error.to_string()))?;
+            let stdout = tokio_util::io::ReaderStream::new(child.stdout.take().unwrap());
+            let stdout = stdout.filter_map(|chunk| async { chunk.ok() }).boxed();
+            let ended = async move { child.wait().await.ok().and_then(|status| status.code()) }.boxed();
+            Ok(Process { stdin: None, stdout: Some(stdout), stderr: None, resize: None, ended })
+        }
+        .boxed()
     }
 }
 

@@ -71,6 +71,42 @@ class Admission(Message):
     """The verb."""
 
 
+class Artifact(Message):
+    """A file, a folder or a volume of a job."""
+
+    claim: str = ""
+    """Of a volume: the PersistentVolumeClaim."""
+
+    link: bool = False
+    """Whether it is a symbolic link."""
+
+    modified: Time = None
+    """When it was changed."""
+
+    name: str = ""
+    """The name, for people: bytes that are not UTF-8 are replaced."""
+
+    path: str = ""
+    """What to send as `path`: absolute, with `%`, control characters and bytes that are not UTF-8 percent-
+    encoded.
+    """
+
+    size: str = ""
+    """The size of a file in bytes, in decimal; empty for everything else and for links."""
+
+    source: str = ""
+    """Of a volume: its kind."""
+
+    type: str = ""
+    """What it is. Of a link, what it leads to."""
+
+    volume: str = ""
+    """Of a volume: its name in the pod."""
+
+    worker: int | None = None
+    """Of a volume: the Worker whose pod mounts it; not given for the Launcher's."""
+
+
 class AuditLine(Message):
     """A line of the audit log."""
 
@@ -1139,6 +1175,22 @@ class JobsEvent(Message):
     """
 
 
+class ListArtifactsResponse(Message):
+    """What is in a folder: folders first, then by name."""
+
+    artifacts: list[Artifact] = []
+    """The files and folders, 2,000 at most; or the volumes."""
+
+    path: str = ""
+    """The folder."""
+
+    pod: str = ""
+    """The pod that was asked."""
+
+    truncated: bool = False
+    """Whether there are more than those."""
+
+
 class ListAuditResponse(Message):
     """A page of operations."""
 
@@ -1673,6 +1725,16 @@ GET_JOB = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}")
 """Gets a job with its pods and conditions, the steps of its way, what it waits for or why it failed, who must
 act, and the changes that may help.
 """
+LIST_ARTIFACTS = Method(
+    "GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/artifacts", query=frozenset({"path", "worker"})
+)
+"""Lists a folder of a volume that a running pod of the job mounts; without a path, those volumes."""
+READ_ARTIFACT = Method(
+    "GET",
+    "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/artifacts/content",
+    query=frozenset({"limit", "offset", "path", "worker"}),
+)
+"""Reads a file of a volume that a running pod of the job mounts, up to 10 GiB."""
 CANCEL_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/cancel")
 """Ends an MPIJob for good; its record and its output stay, and its failure is Cancelled."""
 CLONE_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/clone", query=frozenset({"dryRun"}))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
 from .._durations import seconds
 from .._errors import (
@@ -396,6 +397,27 @@ class AsyncMPIJob:
         """The events of the job and its pods, oldest first."""
         answer = await self._client.transport.call(models.LIST_EVENTS, self.path)
         return models.ListEventsResponse.model_validate(answer).events
+
+    async def artifacts(self, path: str = "", *, worker: int | None = None) -> list[models.Artifact]:
+        """The files of a folder in a volume that a running pod of the job mounts; without a path, those volumes.
+
+        It needs the permission to create `pods/exec`, as `odh training cp` does. A folder lists 2,000 entries at most.
+        """
+        query = {"path": path or None, "worker": worker}
+        answer = await self._client.transport.call(models.LIST_ARTIFACTS, self.path, query)
+        return models.ListArtifactsResponse.model_validate(answer).artifacts
+
+    async def download(self, path: str, to: str | Path = ".", *, worker: int | None = None) -> Path:
+        """Saves a file of a volume that a running pod of the job mounts: `path` is that of one of `artifacts()`.
+
+        `to` is a file, or a folder, in which it keeps its name. Returns where it is.
+        """
+        target = Path(to)
+        if target.is_dir():
+            name = Path(unquote(path.rsplit("/", 1)[-1])).name.replace("\0", "")
+            target = target / ("file" if name in ("", "..") else name)
+        await self._client.transport.save(models.READ_ARTIFACT, self.path, {"path": path, "worker": worker}, target)
+        return target
 
     # Changes
 

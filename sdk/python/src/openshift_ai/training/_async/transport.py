@@ -214,6 +214,43 @@ class AsyncTransport:
         except (httpx.TransportError, httpx.StreamError, ssl.SSLError) as error:
             raise _http.unreached(str(client.base_url), error) from error
 
+    async def save(self, method: Method, path: Mapping[str, str], query: Mapping[str, Any], target: Path) -> None:
+        """Saves what a method answers with as a file, which is there only once it is whole."""
+        is_renewed = False
+        part = target.with_name(f".{target.name}.part")
+        while True:
+            try:
+                await self._save(method, path, query, part)
+                part.replace(target)
+                return
+            except TrainingError as error:
+                if is_renewed or not await self._renew(error):
+                    raise
+                is_renewed = True
+            finally:
+                part.unlink(missing_ok=True)
+
+    async def _save(self, method: Method, path: Mapping[str, str], query: Mapping[str, Any], part: Path) -> None:
+        import ssl
+
+        import httpx
+
+        client, request = await self._request(method, path, query, SILENCE_SECONDS)
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    said = await response.aread()
+                    refused = _http.refusal(str(client.base_url), response.status_code, response.headers, said)
+                    raise _http.lacks(method, request.url.path, refused) or refused
+                with part.open("wb") as file:
+                    async for chunk in response.aiter_bytes():
+                        file.write(chunk)
+            finally:
+                await response.aclose()
+        except (httpx.TransportError, httpx.StreamError, ssl.SSLError) as error:
+            raise _http.unreached(str(client.base_url), error) from error
+
     async def stream(
         self,
         method: Method,

@@ -215,6 +215,43 @@ class Transport:
         except (httpx.TransportError, httpx.StreamError, ssl.SSLError) as error:
             raise _http.unreached(str(client.base_url), error) from error
 
+    def save(self, method: Method, path: Mapping[str, str], query: Mapping[str, Any], target: Path) -> None:
+        """Saves what a method answers with as a file, which is there only once it is whole."""
+        is_renewed = False
+        part = target.with_name(f".{target.name}.part")
+        while True:
+            try:
+                self._save(method, path, query, part)
+                part.replace(target)
+                return
+            except TrainingError as error:
+                if is_renewed or not self._renew(error):
+                    raise
+                is_renewed = True
+            finally:
+                part.unlink(missing_ok=True)
+
+    def _save(self, method: Method, path: Mapping[str, str], query: Mapping[str, Any], part: Path) -> None:
+        import ssl
+
+        import httpx
+
+        client, request = self._request(method, path, query, SILENCE_SECONDS)
+        try:
+            response = client.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    said = response.read()
+                    refused = _http.refusal(str(client.base_url), response.status_code, response.headers, said)
+                    raise _http.lacks(method, request.url.path, refused) or refused
+                with part.open("wb") as file:
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+            finally:
+                response.close()
+        except (httpx.TransportError, httpx.StreamError, ssl.SSLError) as error:
+            raise _http.unreached(str(client.base_url), error) from error
+
     def stream(
         self,
         method: Method,
