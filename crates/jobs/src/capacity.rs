@@ -11,10 +11,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
-use plan::{Estimate, Finding, Fit, Weight};
+use plan::{Asked, Estimate, Finding, Fit, Weight};
 use semantics::{Amounts, NVIDIA_GPU};
 use serde::Serialize;
 
+use crate::asked::Request;
 use crate::availability::{self, Availability, QueueRoom, Resources, Snapshot, Start, availability};
 use crate::kind::LABEL_QUEUE;
 use crate::queue;
@@ -85,10 +86,10 @@ pub fn capacity(ask: &Ask, seen: &Snapshot, now: Timestamp) -> CapacityAnswer {
     let namespace = ask.namespace.as_deref().unwrap_or_default();
     let all = job(ask, seen, ask.workers);
     let one = job(ask, seen, 1);
-    let each = plan::requested(&one, &seen.room.limits);
+    let each = plan::requested(&Asked::of(&one), &seen.room.limits);
     let pod = one.spec.mpi_replica_specs.get(WORKER).and_then(|worker| worker.template.spec.as_ref());
     let fit = pod.zip(seen.room.capacity.as_ref()).and_then(|(pod, nodes)| plan::fit(pod, &each, nodes));
-    let mut found = availability(&all, namespace, seen, now);
+    let mut found = availability(&Request::of(&all), namespace, seen, now);
     let mut workers_in_queue = None;
     if let Some(queue) = &ask.queue {
         // Kueue admits by quota alone; then the pods need nodes, and count against the namespace's own quotas.
@@ -126,7 +127,7 @@ fn with_queue(
 ) -> Availability {
     let mut queued = job.clone();
     queued.metadata.labels = Some(BTreeMap::from([(LABEL_QUEUE.to_owned(), queue.to_owned())]));
-    let mut both = availability(&queued, namespace, seen, now);
+    let mut both = availability(&Request::of(&queued), namespace, seen, now);
     if seen.local_queues.is_none() {
         both.findings.push(queue::missing(queue, namespace, Some(Estimate::Unknown)));
     }
