@@ -7,6 +7,7 @@ import {
   createNamespace,
   inspect,
   openBrowser,
+  tabTo,
   themes,
   visit,
   waitForJob,
@@ -47,27 +48,16 @@ describe("creating a job", () => {
   test("works by keyboard alone, from the guide to the job", async () => {
     const namespace = createNamespace("keyboard");
     await visit(`/create?namespace=${namespace}`, {}, async (page) => {
-      const tabTo = async (name: string | RegExp) => {
-        for (let presses = 0; presses < 60; presses++) {
-          await page.keyboard.press("Tab");
-          const label = await page.evaluate(() => {
-            const at = document.activeElement as HTMLInputElement | null;
-            return at?.labels?.[0]?.textContent ?? at?.textContent ?? "";
-          });
-          if (typeof name === "string" ? label.trim().startsWith(name) : name.test(label)) return;
-        }
-        throw new Error(`Tab does not lead to ${name}`);
-      };
-      await tabTo("Choose MPIJob");
+      await tabTo(page, "Choose MPIJob");
       await page.keyboard.press("Enter");
       await page.locator("#field-name").waitFor();
-      await tabTo(/^Name(?!space)/);
+      await tabTo(page, /^Name(?!space)/);
       await page.keyboard.type("typed");
-      await tabTo("Training Image");
+      await tabTo(page, "Training Image");
       await page.keyboard.type(image);
-      await tabTo("Command");
+      await tabTo(page, "Command");
       await page.keyboard.type("sh -c 'echo \"two words\"'");
-      await tabTo("Create Job");
+      await tabTo(page, "Create Job");
       await page.keyboard.press("Enter");
       await page.waitForURL(`**/jobs/${namespace}/mpijob/typed**`);
     });

@@ -8,6 +8,7 @@ import {
   kubectl,
   openBrowser,
   type Theme,
+  tabTo,
   themes,
   visit,
   waitForJob,
@@ -15,7 +16,7 @@ import {
 
 openBrowser();
 
-const tabs = ["Overview", "Configuration", "Workers", "Logs", "Metrics", "Events"];
+const tabs = ["Overview", "Configuration", "Workers", "Logs", "Metrics", "Events", "Artifacts"];
 
 // Rank 1 of three takes 240 MB; the others wait for it.
 const hungry = `
@@ -67,6 +68,24 @@ describe("a Worker out of memory", () => {
       const memory = configuration.getByRole("row", { name: /resources.limits.memory/ });
       expect(await memory.getByRole("gridcell").allTextContents()).toEqual(["128Mi", "256Mi"]);
       await inspect(page, "compare-light");
+    });
+  });
+
+  test("is found, mended and compared by keyboard alone", async () => {
+    const namespace = createNamespace("memory-keys");
+    await createOutOfMemory(namespace, "train");
+    await visit(`/jobs?namespace=${namespace}`, {}, async (page) => {
+      await page.getByText("1 job", { exact: true }).waitFor();
+      await tabTo(page, /^train$/);
+      await page.keyboard.press("Enter");
+      await page.getByRole("region", { name: "Failed: Out of memory" }).waitFor();
+      await tabTo(page, "Run again with 256 MiB of memory per Worker");
+      await page.keyboard.press("Enter");
+      await page.waitForURL(/train-clone-1$/);
+      await page.getByRole("status").getByText("Succeeded").waitFor({ timeout: 40_000 });
+      await tabTo(page, "Compare all");
+      await page.keyboard.press("Enter");
+      await page.getByRole("grid", { name: "Outcome" }).waitFor();
     });
   });
 
@@ -270,6 +289,25 @@ describe("the page of a job", () => {
     });
   });
 
+  test("says that a permission or the sign-in ended meanwhile, and keeps what it showed", async () => {
+    const namespace = createNamespace("revoked");
+    const token = createMember(namespace);
+    await createJob(namespace, { name: "stays", suspend: true });
+    await visit(address(namespace, "stays"), { token }, async (page) => {
+      await page.getByText("Suspended").first().waitFor();
+      kubectl("-n", namespace, "delete", "rolebinding", "member");
+      // A decision holds for ten seconds, and the page asks every five.
+      await page.getByText(/lacks 'get' permission for MPIJobs/).waitFor({ timeout: 40_000 });
+      await page.getByRole("heading", { level: 1, name: "stays" }).waitFor();
+      await inspect(page, "job-revoked-light");
+      kubectl("-n", namespace, "delete", "serviceaccount", "member");
+      const signIn = page.getByRole("link", { name: "Sign in" }).first();
+      await signIn.waitFor({ timeout: 90_000 });
+      expect(await signIn.getAttribute("href")).toContain(encodeURIComponent(address(namespace, "stays")));
+      await inspect(page, "job-signed-out-light");
+    });
+  });
+
   test("does not offer what the person may not do", async () => {
     const namespace = createNamespace("viewer");
     await createOutOfMemory(namespace, "train");
@@ -343,7 +381,7 @@ for step in range(100):
     time.sleep(600 if step == 5 else 0.2)
 `;
 
-  test("are watched in a grid and searched in their log", { timeout: 240_000 }, async () => {
+  test("are watched in a grid and searched in their log, by keyboard alone", { timeout: 240_000 }, async () => {
     const namespace = createNamespace("hundred");
     const command = ["mpirun", "--tag-output", "python3", "-c", program];
     await createJob(namespace, { name: "wide", workers: 100, command, inLauncher: true });
@@ -356,18 +394,21 @@ for step in range(100):
       await inspect(page, "job-hundred-light");
 
       // One stop for the keyboard, arrow keys within.
-      await cells.first().focus();
+      await tabTo(page, /^Worker 0,/);
       await page.keyboard.press("End");
       await page.keyboard.press("ArrowLeft");
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: "wide-worker-98" }).waitFor();
       expect(await page.getByRole("option", { selected: true }).getAttribute("aria-label")).toContain("Worker 98");
 
-      await page.getByRole("tab", { name: "Workers" }).click();
-      await page.getByLabel("Find by name, node or state").fill("worker-7");
+      await tabTo(page, "Workers", "Shift+Tab");
+      await page.keyboard.press("Enter");
+      await tabTo(page, "Find by name, node or state");
+      await page.keyboard.type("worker-7");
       await expect.poll(() => page.locator("tbody").count()).toBe(11);
 
-      await page.getByRole("tab", { name: "Logs" }).click();
+      await tabTo(page, "Logs", "Shift+Tab");
+      await page.keyboard.press("Enter");
       const log = page.getByRole("region", { name: "Log", exact: true });
       await log.getByText("step 4 loss").waitFor({ timeout: 60_000 });
       // What all ranks write is one line.
@@ -375,8 +416,10 @@ for step in range(100):
         .getByRole("button", { name: /and \d+ more/ })
         .first()
         .waitFor();
-      await page.getByLabel("Search all lines").fill("rank \\d+ is slow");
-      await page.getByRole("button", { name: "Regular expression" }).click();
+      await tabTo(page, "Search all lines");
+      await page.keyboard.type("rank \\d+ is slow");
+      await tabTo(page, "Regular expression");
+      await page.keyboard.press("Enter");
       await log.locator("mark").getByText("rank 42 is slow").waitFor();
       await expect.poll(() => page.locator(".log-line").count()).toBe(1);
       await inspect(page, "job-search-light");

@@ -88,6 +88,19 @@ export async function visit(
   }
 }
 
+/** Presses Tab, or Shift and Tab, until what has this name has the focus. */
+export async function tabTo(page: Page, name: string | RegExp, key = "Tab"): Promise<void> {
+  for (let presses = 0; presses < 150; presses++) {
+    await page.keyboard.press(key);
+    const label = await page.evaluate(() => {
+      const at = document.activeElement as HTMLInputElement | null;
+      return (at?.getAttribute("aria-label") ?? at?.labels?.[0]?.textContent ?? at?.textContent ?? "").trim();
+    });
+    if (typeof name === "string" ? label.startsWith(name) : name.test(label)) return;
+  }
+  throw new Error(`${key} does not lead to ${name}`);
+}
+
 /** Every rule of axe, for the page or a part of it, and a screenshot for people. */
 export async function inspect(page: Page, name: string, part?: string): Promise<void> {
   await page.evaluate(() => Promise.all(document.getAnimations().map((one) => one.finished.catch(() => {}))));
@@ -151,6 +164,11 @@ export function kubectl(...args: string[]): string {
   return execFileSync(process.env.KUBECTL ?? "kubectl", ["--kubeconfig", cluster.kubeconfig, ...args], {
     encoding: "utf8",
   });
+}
+
+export function createObject(namespace: string, object: unknown): void {
+  const args = ["--kubeconfig", cluster.kubeconfig, "-n", namespace, "create", "-f", "-"];
+  execFileSync(process.env.KUBECTL ?? "kubectl", args, { input: JSON.stringify(object) });
 }
 
 export function odh(...args: string[]): string {

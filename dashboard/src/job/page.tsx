@@ -38,6 +38,7 @@ const Configuration = lazy(async () => ({ default: (await import("./configuratio
 const Workers = lazy(async () => ({ default: (await import("./workers")).Workers }));
 const Logs = lazy(async () => ({ default: (await import("./logs/panel")).Logs }));
 const Metrics = lazy(async () => ({ default: (await import("./metrics")).Metrics }));
+const Artifacts = lazy(async () => ({ default: (await import("./artifacts/panel")).Artifacts }));
 const Events = lazy(async () => ({ default: (await import("./events")).Events }));
 
 const tabs = [
@@ -47,6 +48,7 @@ const tabs = [
   { key: "logs", Content: Logs },
   { key: "metrics", Content: Metrics },
   { key: "events", Content: Events },
+  { key: "artifacts", Content: Artifacts },
 ] as const;
 
 export function JobPage() {
