@@ -49,6 +49,7 @@ describe("a Worker out of memory", () => {
       await card.getByText("memory limit (128 MiB) was exceeded").waitFor();
       await card.getByText("out of memory, limit 128 MiB").waitFor();
       await card.getByRole("link", { name: "Worker 1" }).waitFor();
+      expect(await card.getByRole("link", { name: "Metrics" }).getAttribute("href")).toContain("/metrics?at=2");
       await page.getByRole("option", { name: /^Worker 1, Failed/ }).waitFor();
       await card.getByRole("button", { name: "Run again with 256 MiB of memory per Worker" }).click();
       await page.waitForURL(/train-clone-1$/);

@@ -7,6 +7,7 @@ import {
   createNamespace,
   inspect,
   openBrowser,
+  tabTo,
   themes,
   visit,
   waitForJob,
@@ -151,6 +152,16 @@ describe("the list of jobs", () => {
     await visit("/jobs?namespace=&q=of-team", {}, async (page) => {
       await page.locator(rowOf("of-team-one")).waitFor();
       await page.locator(rowOf("of-team-two")).waitFor();
+      // The same by keyboard alone: the namespace of a team, and its job.
+      await tabTo(page, "Namespace:");
+      await page.keyboard.press("Enter");
+      await page.getByRole("option", { name: two }).waitFor();
+      await page.keyboard.type(two);
+      await page.keyboard.press("Enter");
+      await page.locator(rowOf("of-team-one")).waitFor({ state: "detached" });
+      await tabTo(page, /^of-team-two$/);
+      await page.keyboard.press("Enter");
+      await page.waitForURL(`**/jobs/${two}/mpijob/of-team-two`);
     });
   });
 

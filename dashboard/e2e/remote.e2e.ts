@@ -100,6 +100,32 @@ describe("the remote", () => {
     });
   });
 
+  test("fits a phone, in high contrast and without a session too", async () => {
+    const namespace = await createWithCommandLine("phone-in-host");
+    const job = `/develop-train/training/jobs/${namespace}/mpijob/phone-in-host`;
+    for (const [path, name] of [
+      [`/develop-train/training/jobs?namespace=${namespace}`, "jobs"],
+      [job, "job"],
+    ] as const) {
+      for (const width of [1280, 390]) {
+        await visit(path, { at: host.at, width }, async (page) => {
+          await page.evaluate(() => document.documentElement.classList.add("pf-v6-theme-high-contrast"));
+          await page.getByText("2/2 Running").first().waitFor();
+          await inspect(page, `remote-${name}-${width < 500 ? "phone-" : ""}contrast`);
+          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+          expect(overflow).toBeLessThanOrEqual(0);
+        });
+      }
+    }
+    await visit("/develop-train/training/jobs", { at: host.at, token: "expired" }, async (page) => {
+      await page.getByRole("heading", { name: "You are signed out" }).waitFor();
+      // The host signs people in, when its page is loaded.
+      const address = await page.getByRole("link", { name: "Sign in" }).getAttribute("href");
+      expect(address).toMatch(/^\/develop-train\/training\/jobs/);
+      await inspect(page, "remote-signed-out");
+    });
+  });
+
   test("has every page, in the host's theme", async () => {
     for (const path of ["create", "create/job?type=mpijob", "templates", "notifications", "admin"]) {
       await visit(`/develop-train/training/${path}`, { at: host.at }, async (page) => {

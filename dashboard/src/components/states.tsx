@@ -105,7 +105,15 @@ export function ErrorAlert({
       isLiveRegion
       variant={described.status ?? "danger"}
       title={title ?? described.title}
-      actionLinks={onRetry && <AlertActionLink onClick={onRetry}>{text.retry}</AlertActionLink>}
+      actionLinks={
+        hasCode(error, "Unauthenticated") ? (
+          <AlertActionLink component="a" href={signInAddress()}>
+            {text.unauthenticated.signIn}
+          </AlertActionLink>
+        ) : (
+          onRetry && <AlertActionLink onClick={onRetry}>{text.retry}</AlertActionLink>
+        )
+      }
     >
       <bdi>
         {title && error instanceof DisconnectedError ? `${described.title}. ${described.body}` : described.body}
@@ -135,7 +143,8 @@ function Faults({ error }: { error: unknown }) {
 }
 
 function Hint({ error }: { error: unknown }) {
-  if (!(error instanceof ProblemError)) return null;
+  // Who is signed out signs in; what the service says is for programs.
+  if (!(error instanceof ProblemError) || error.code === "Unauthenticated") return null;
   const { hint, link } = error.problem;
   if (!hint && !link) return null;
   return (

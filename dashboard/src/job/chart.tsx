@@ -114,7 +114,11 @@ function optionsOf(
     height,
     legend: { show: false },
     cursor: { sync: { key: "job" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), (high ?? 1) * 1.05 || 1] } },
+    scales: {
+      // A single sample is in the middle of a minute.
+      x: { range: (_plot, low, high) => (low === high ? [low - 30, high + 30] : [low, high]) },
+      y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), (high ?? 1) * 1.05 || 1] },
+    },
     axes: [
       { ...axis, space: 80, values: (_plot, values) => values.map((time) => shortTime.format(time * 1000)) },
       {
@@ -135,7 +139,8 @@ function optionsOf(
               dash: style.dash,
               width: 2,
               spanGaps: true,
-              points: { show: false },
+              // A line needs two samples.
+              points: { show: (plot) => plot.data[0].length === 1, size: 8, fill: token(style.token) || text },
             }
           : { label, stroke: grid, width: 1, spanGaps: true, points: { show: false } };
       }),

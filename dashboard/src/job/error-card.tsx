@@ -18,7 +18,7 @@ import {
   Icon,
 } from "@patternfly/react-core";
 import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
-import { useState } from "react";
+import { Fragment, useState } from "react";
 import { Link } from "react-router-dom";
 import type { Fix, Job } from "../api/client";
 import { ErrorAlert } from "../components/states";
@@ -51,7 +51,7 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
         <p className="job-message">
           <bdi>{failure.message ? shorten(failure.message).text : text.unknown}</bdi>
         </p>
-        <DescriptionList isHorizontal isCompact horizontalTermWidthModifier={{ default: "12ch" }}>
+        <DescriptionList isHorizontal isCompact horizontalTermWidthModifier={{ default: "16ch" }}>
           {failure.suggestion && (
             <Fact term={text.whatToDo}>
               <bdi>{failure.suggestion}</bdi>{" "}
@@ -75,6 +75,11 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
             </Fact>
           )}
           {failure.exitCode !== undefined && <Fact term={text.exitCode}>{failure.exitCode}</Fact>}
+          {job.row?.finished && (
+            <Fact term={text.moment}>
+              <MomentLinks at={job.row.finished} />
+            </Fact>
+          )}
         </DescriptionList>
         <Evidence lines={failure.evidence} />
       </CardBody>
@@ -94,6 +99,17 @@ function Fact({ term, children }: { term: string; children: React.ReactNode }) {
       <DescriptionListDescription>{children}</DescriptionListDescription>
     </DescriptionListGroup>
   );
+}
+
+/** To what else happened when the job failed. */
+function MomentLinks({ at }: { at: string }) {
+  const search = `?${new URLSearchParams({ at })}`;
+  return (["metrics", "logs", "events"] as const).map((pathname, place) => (
+    <Fragment key={pathname}>
+      {place > 0 && ", "}
+      <Link to={{ pathname, search }}>{messages.job.tabs[pathname]}</Link>
+    </Fragment>
+  ));
 }
 
 /** The lines that the cause rests on, each once. */

@@ -37,7 +37,14 @@ export function JobsPage() {
     <>
       <PageHeader title={text.title} actions={<CreateButton />} />
       <PageSection isFilled>
-        <JobsToolbar view={view} change={change} total={list.data?.total} selection={selection} select={select} />
+        <JobsToolbar
+          view={view}
+          change={change}
+          isLoading={list.isPending}
+          total={list.data?.total}
+          selection={selection}
+          select={select}
+        />
         {list.error && list.data && (
           <ErrorAlert error={list.error} title={text.stale} onRetry={() => void list.refetch()} />
         )}

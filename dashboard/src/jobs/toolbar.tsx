@@ -28,12 +28,13 @@ const typingPause = 250;
 type Props = {
   view: View;
   change: (change: Partial<View>, replace?: boolean) => void;
+  isLoading: boolean;
   total: number | undefined;
   selection: Selection;
   select: Select;
 };
 
-export function JobsToolbar({ view, change, total, selection, select }: Props) {
+export function JobsToolbar({ view, change, isLoading, total, selection, select }: Props) {
   return (
     <Toolbar
       clearAllFilters={() => change(noFilters)}
@@ -47,7 +48,9 @@ export function JobsToolbar({ view, change, total, selection, select }: Props) {
       </ToolbarContent>
       <ToolbarContent>
         <ToolbarItem>
-          <span role="status">{total === undefined ? messages.common.loading : text.count(total)}</span>
+          <span role="status">
+            {isLoading ? messages.common.loading : total === undefined ? "" : text.count(total)}
+          </span>
           {selection.size > 0 && <strong className="app-selected">{text.selected(selection.size)}</strong>}
         </ToolbarItem>
         <ToolbarGroup align={{ default: "alignEnd" }} variant="action-group" className="app-wrap">

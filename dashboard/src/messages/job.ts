@@ -52,9 +52,7 @@ export const job = {
     where: "Where",
     worker: (index: number) => `Worker ${index}`,
     exitCode: "Exit code",
-    lastUse: "Used at last",
-    used: (memory: string | undefined, cores: string | undefined, time: string) =>
-      `${[memory && `${memory} of memory`, cores && `${cores} cores`].filter(Boolean).join(", ")} at ${time}`,
+    moment: "At that moment",
     guide: "Troubleshooting guide",
     retry: "Retry with same configuration",
     clone: "Clone and Modify",

@@ -13,7 +13,7 @@ import {
   SelectList,
   SelectOption,
 } from "@patternfly/react-core";
-import { useState } from "react";
+import { useCallback, useState } from "react";
 import { messages } from "../messages";
 import { isNamespace, useKnownNamespaces, useNamespace } from "./namespace";
 
@@ -24,6 +24,8 @@ export function NamespaceSelector() {
   const known = useKnownNamespaces();
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState("");
+  // Who types finds a namespace at once; otherwise, the keyboard would not reach the field.
+  const focus = useCallback((field: HTMLInputElement | null) => field?.focus({ preventScroll: true }), []);
   const shown = known.filter((name) => name.includes(typed));
   const finish = (name: string) => {
     choose(name);
@@ -34,6 +36,8 @@ export function NamespaceSelector() {
     <Select
       isOpen={open}
       onOpenChange={setOpen}
+      onOpenChangeKeys={["Escape"]}
+      shouldFocusToggleOnSelect
       selected={namespace}
       onSelect={(_event, value) => finish(String(value))}
       isScrollable
@@ -54,6 +58,7 @@ export function NamespaceSelector() {
       <MenuSearch>
         <MenuSearchInput>
           <SearchInput
+            ref={focus}
             value={typed}
             placeholder={text.placeholder}
             aria-label={text.placeholder}
