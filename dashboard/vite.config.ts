@@ -16,8 +16,15 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
+// `npm run build:react-19`: the same pages with the next React, to see that they need no particular one.
+const react19 = [
+  { find: /^react(?=$|\/)/, replacement: "react-19" },
+  { find: /^react-dom(?=$|\/)/, replacement: "react-dom-19" },
+];
+
 export default defineConfig(({ mode }) => ({
   plugins: [react()],
+  resolve: { alias: mode === "react-19" ? react19 : [] },
   server: { host: "127.0.0.1", proxy: mode === "test" ? {} : serviceProxy() },
   preview: {
     host: "127.0.0.1",

@@ -1,7 +1,7 @@
 // Starts what the tests run against: a cluster with its training service, and a server for the built dashboard that sends the
 // same content security policy as the service. Everything is ended afterwards.
 //
-// ODH names the program (`odh` if not set), ODH_EXAMPLES_ENVIRONMENT the environment of the examples' image.
+// DASHBOARD_DIST names another folder of built files than `dist`. ODH names the program (`odh` if not set), ODH_EXAMPLES_ENVIRONMENT the environment of the examples' image.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -38,7 +38,12 @@ export default async function setup(project: TestProject) {
   process.env.TRAINING_SERVICE = service.url;
   process.env.TRAINING_TOKEN = service.token;
   process.env.TRAINING_CA = service.certificateAuthority;
-  const server = await preview({ root: join(import.meta.dirname, ".."), preview: { port: 0 }, logLevel: "warn" });
+  const server = await preview({
+    root: join(import.meta.dirname, ".."),
+    build: { outDir: process.env.DASHBOARD_DIST ?? "dist" },
+    preview: { port: 0 },
+    logLevel: "warn",
+  });
   const [dashboard = ""] = server.resolvedUrls?.local ?? [];
   project.provide("cluster", { dashboard: dashboard.replace(/\/$/, ""), service, kubeconfig });
   return async () => {
