@@ -57,8 +57,8 @@ pub struct Wanted {
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The cluster refuses or cannot be reached.
-    #[error(transparent)]
-    Cluster(#[from] Error),
+    #[error("{0}")]
+    Cluster(Box<Error>),
     /// There is no pod to ask.
     #[error("{message}")]
     NoPod {
@@ -106,6 +106,12 @@ pub enum Fault {
     /// The container did not answer as it should.
     #[error("the container's answer was cut off or makes no sense: {0}")]
     Broken(String),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Cluster(Box::new(error))
+    }
 }
 
 /// What is in a folder.

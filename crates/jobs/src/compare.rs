@@ -72,7 +72,7 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
         Line::new("reason", of(&|row| row.phase_reason.clone())),
         Line::new("what happened", failure(|failure| Some(failure.message.clone()))),
         Line::new("exit code", failure(|failure| failure.exit_code.map(|code| code.to_string()))),
-        Line::new("failed worker", failure(|failure| failure.worker.map(|worker| worker.to_string()))),
+        Line::new("failed Worker", failure(|failure| failure.worker.map(|worker| worker.to_string()))),
         Line::new("run time", of(&|row| row.runtime(now).map(view::duration))),
         Line::new("waited", rows.iter().map(|row| waited(row, now)).collect()),
         Line::new("workers", of(&|row| Some(row.workers.of.to_string()))),

@@ -122,7 +122,7 @@ fn problem(fault: Fault) -> Problem {
     let invalid =
         |fix: &str| Problem { message: message.clone(), ..Problem::invalid("path", message.clone(), fix) };
     match fault {
-        Fault::Cluster(error) => error.into(),
+        Fault::Cluster(error) => (*error).into(),
         Fault::NoPod { hint, .. } => conflict("NoPodRuns").hint(hint),
         Fault::Path(fault) => Problem::invalid("path", fault, "use the path of an entry of a list"),
         Fault::Outside(_) => invalid("list without a path to see the job's volumes").because("NotInVolume"),
