@@ -206,6 +206,7 @@ pub(crate) async fn listen(
     }
     seen.output_read = look(context, seen, &source, now).await;
     known.unreadable = seen.output_read.is_none().then_some(now);
+    seen.unreadable = known.unreadable;
     Logs::Read
 }
 

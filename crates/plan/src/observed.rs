@@ -188,11 +188,16 @@ impl ObservedState {
         pods.find(|pod| pod.metadata.name.as_deref() == Some(name))?.spec.as_ref()?.node_name.as_deref()
     }
 
+    /// The Launcher's newest pod.
+    pub(crate) fn newest_launcher_pod(&self) -> Option<&Pod> {
+        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        self.launcher_pods.iter().max_by_key(created)
+    }
+
     /// The MPI container of the Launcher's newest pod, unless the pod's node is lost: then nobody can return its log.
     #[must_use]
     pub fn launcher_log(&self) -> Option<LogSource> {
-        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let pod = self.launcher_pods.iter().max_by_key(created)?;
+        let pod = self.newest_launcher_pod()?;
         let container = pod.spec.as_ref()?.containers.first()?.name.clone();
         if self.lost_node(pod).is_some() {
             return None;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, REASON_OUTPUT_SEEN};
 use jiff::Timestamp;
-use semantics::is_ready;
+use semantics::{has_ended, is_ready};
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::failure::{pod_facts, world};
@@ -16,12 +16,10 @@ use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 use diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 
-/// The output of a job that is not silent for the timeout is looked at after this part of its run time, so that what goes
-/// wrong in the first seconds is seen within seconds, and a long job costs a request a minute,
-const PART_OF_RUN: u32 = 4;
-/// ... but no sooner than this,
-const RUN_LOOK_SOONEST: Duration = Duration::from_secs(5);
-/// ... and no later than this.
+/// The output of a job that is not silent for the timeout is looked at once it has run for this long,
+const RUN_LOOK_SOONEST: Duration = Duration::from_secs(6);
+/// ... and again whenever it has run twice as long as at the last look, but no later after that than this: what goes wrong in
+/// the first seconds is seen within seconds, and a long job costs a request a minute.
 const RUN_LOOK_LATEST: Duration = Duration::from_secs(60);
 /// A silent job's output is looked at again after this part of its silence: the longer it has said nothing, the more rarely,
 /// so that many jobs which print nothing by nature cost next to nothing,
@@ -51,14 +49,13 @@ pub(crate) fn next_look(
     output: Option<&OutputSeen>,
     now: Timestamp,
 ) -> Option<Duration> {
-    let ran = elapsed(running_since(seen)?, now);
-    let silent = elapsed(last_sign(seen, output)?, now);
-    let pause = pause(job.stall_timeout, silent, ran);
-    let since_look = output.map_or(ran, |output| elapsed(output.looked, now));
+    let (since, sign) = (running_since(seen)?, last_sign(seen, output)?);
+    let looked = last_look(seen, output).unwrap_or(since);
+    let pause_after = |at: Timestamp| pause(job.stall_timeout, elapsed(sign, at), elapsed(since, at));
+    let left = pause_after(looked).saturating_sub(elapsed(looked, now));
     // A look that could not be taken is not taken again at once.
-    let left = pause.saturating_sub(since_look);
-    let left = if left.is_zero() { pause } else { left };
-    let until_stalled = job.stall_timeout.saturating_sub(silent);
+    let left = if left.is_zero() { pause_after(now) } else { left };
+    let until_stalled = job.stall_timeout.saturating_sub(elapsed(sign, now));
     Some(if until_stalled.is_zero() { left } else { left.min(until_stalled) })
 }
 
@@ -66,28 +63,29 @@ pub(crate) fn next_look(
 /// timeout.
 #[must_use]
 pub fn wants_look(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool {
+    // The end of its output is read when its Job says how it ended.
+    if seen.newest_launcher_pod().is_some_and(has_ended) {
+        return false;
+    }
     let output = seen.output.as_ref();
-    let since = |from: Option<Timestamp>| from.map(|from| elapsed(from, now));
-    let Some((silent, ran)) = since(last_sign(seen, output)).zip(since(running_since(seen))) else {
-        return false;
-    };
-    let pause = pause(job.stall_timeout, silent, ran);
-    // Output that cannot be read is not asked for whenever something else happens to the job.
-    if since(seen.unreadable).is_some_and(|ago| ago < pause) {
-        return false;
-    }
-    match output.map(|output| elapsed(output.looked, now)) {
-        Some(ago) => {
-            ago >= pause || (silent >= job.stall_timeout && silent.saturating_sub(ago) < job.stall_timeout)
-        }
-        None => ran >= pause || silent >= job.stall_timeout,
-    }
+    let Some((since, sign)) = running_since(seen).zip(last_sign(seen, output)) else { return false };
+    let looked = last_look(seen, output).unwrap_or(since);
+    let is_due =
+        elapsed(looked, now) >= pause(job.stall_timeout, elapsed(sign, looked), elapsed(since, looked));
+    let stalls = elapsed(sign, now) >= job.stall_timeout && elapsed(sign, looked) < job.stall_timeout;
+    is_due || stalls
 }
 
-/// The time between two looks at the output of a job that has been silent for so long, and has run for so long.
+/// When the output was last looked at, or asked for in vain.
+fn last_look(seen: &ObservedState, output: Option<&OutputSeen>) -> Option<Timestamp> {
+    output.map(|output| output.looked).max(seen.unreadable)
+}
+
+/// The time from one look at the output of a job to the next, by how long the job had been silent at that look, and had run.
+/// It doesn't grow while it passes, so a pass at its end takes the look.
 fn pause(timeout: Duration, silent: Duration, ran: Duration) -> Duration {
     if silent < timeout {
-        return (ran / PART_OF_RUN).clamp(RUN_LOOK_SOONEST, RUN_LOOK_LATEST);
+        return ran.clamp(RUN_LOOK_SOONEST, RUN_LOOK_LATEST);
     }
     (silent / PART_OF_SILENCE).clamp(LOOK_SOONEST.min(timeout), LOOK_LATEST)
 }
@@ -271,22 +269,36 @@ mod tests {
 
     #[test]
     fn a_job_that_prints_is_looked_at_within_seconds_and_then_once_a_minute() {
-        let seconds =
-            |ran: u64| pause(Duration::from_secs(600), Duration::ZERO, Duration::from_secs(ran)).as_secs();
-        assert_eq!([1, 20, 60, 240, 36_000].map(seconds), [5, 5, 15, 60, 60]);
         let second = |second: i64| Timestamp::from_second(second).unwrap();
         let mut seen = running(second(0));
-        assert_eq!([4, 5].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
-        assert_eq!(next_look(&job(), &seen, None, second(1)), Some(Duration::from_secs(4)));
-        seen.output = Some(OutputSeen { looked: second(5), last: Some(second(4)), found: None });
-        assert_eq!([9, 10].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
+        assert_eq!(next_look(&job(), &seen, None, second(1)), Some(Duration::from_secs(5)));
+        let mut looks = Vec::new();
+        let mut now = Timestamp::UNIX_EPOCH;
+        while now <= second(300) {
+            now += next_look(&job(), &seen, seen.output.as_ref(), now).unwrap();
+            assert!(wants_look(&job(), &seen, now), "a pass that takes no look is in vain: {now}");
+            looks.push(now.as_second());
+            seen.output = Some(OutputSeen { looked: now, last: Some(now), found: None });
+        }
+        assert_eq!(looks, [6, 12, 24, 48, 96, 156, 216, 276, 336]);
+    }
+
+    #[test]
+    fn the_output_of_a_launcher_that_has_ended_is_left_to_its_end() {
+        let mut seen = running(Timestamp::UNIX_EPOCH);
+        let now = Timestamp::from_second(7).unwrap();
+        for (phase, wanted) in [("Running", true), ("Succeeded", false), ("Failed", false)] {
+            let pod = json!({ "metadata": { "name": "pi-launcher-x" }, "status": { "phase": phase } });
+            seen.launcher_pods = vec![serde_json::from_value(pod).unwrap()];
+            assert_eq!(wants_look(&job(), &seen, now), wanted, "{phase}");
+        }
     }
 
     #[test]
     fn output_that_cannot_be_read_is_not_asked_for_at_each_change_of_the_job() {
         let second = |second: i64| Timestamp::from_second(second).unwrap();
         let seen = ObservedState { unreadable: Some(second(5)), ..running(second(0)) };
-        assert_eq!([5, 9, 10].map(|now| wants_look(&job(), &seen, second(now))), [false, false, true]);
+        assert_eq!([6, 10, 11].map(|now| wants_look(&job(), &seen, second(now))), [false, false, true]);
         let seen = ObservedState { unreadable: Some(second(240)), ..running(second(0)) };
         assert_eq!([250, 300].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
     }
