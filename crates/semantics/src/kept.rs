@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Pod {
     /// Complete, except for `managedFields` if it came from a watch.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     /// The desired state.
     pub spec: Option<PodSpec>,
@@ -34,6 +34,7 @@ pub struct PodSpec {
     /// The node that the pod is bound to.
     pub node_name: Option<String>,
     /// Its containers, the MPI container first.
+    #[serde(deserialize_with = "fitting")]
     pub containers: Vec<Container>,
     /// Its init containers.
     pub init_containers: Option<Vec<Container>>,
@@ -84,8 +85,10 @@ pub struct PodStatus {
     #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<PodCondition>>,
     /// The statuses of its containers.
+    #[serde(deserialize_with = "fitting_if_any")]
     pub container_statuses: Option<Vec<ContainerStatus>>,
     /// The statuses of its init containers.
+    #[serde(deserialize_with = "fitting_if_any")]
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
 }
 
@@ -102,6 +105,35 @@ fn read_ones(mut conditions: Vec<PodCondition>) -> Vec<PodCondition> {
     conditions
 }
 
+// A list that grows while it is decoded has room for four; of statuses of containers that is a kilobyte for each pod.
+
+fn fitting<'a, T: Deserialize<'a>, D: Deserializer<'a>>(from: D) -> Result<Vec<T>, D::Error> {
+    let mut list = Vec::deserialize(from)?;
+    list.shrink_to_fit();
+    Ok(list)
+}
+
+fn fitting_if_any<'a, T: Deserialize<'a>, D: Deserializer<'a>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+    let mut list: Option<Vec<T>> = Option::deserialize(from)?;
+    list.iter_mut().for_each(Vec::shrink_to_fit);
+    Ok(list)
+}
+
+fn metadata<'a, D: Deserializer<'a>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = ObjectMeta::deserialize(from)?;
+    metadata.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
+    metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+    Ok(metadata)
+}
+
+fn state_if_any<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Box<ContainerState>>, D::Error> {
+    Ok(Option::deserialize(from)?.and_then(non_empty))
+}
+
+fn non_empty(state: ContainerState) -> Option<Box<ContainerState>> {
+    (state != ContainerState::default()).then(|| Box::new(state))
+}
+
 /// A container in a pod's status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -114,7 +146,8 @@ pub struct ContainerStatus {
     pub restart_count: i32,
     /// Its current state.
     pub state: Option<ContainerState>,
-    /// How its previous run ended.
+    /// How its previous run ended; an empty one, which the API server sends for a first run, is none.
+    #[serde(deserialize_with = "state_if_any")]
     pub last_state: Option<Box<ContainerState>>,
 }
 
@@ -122,7 +155,7 @@ pub struct ContainerStatus {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Job {
     /// Complete, except for `managedFields` if it came from a watch.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     /// The desired state.
     pub spec: Option<JobSpec>,
@@ -235,7 +268,7 @@ impl From<WholeContainerStatus> for ContainerStatus {
             ready: status.ready,
             restart_count: status.restart_count,
             state: status.state,
-            last_state: status.last_state.map(Box::new),
+            last_state: status.last_state.and_then(non_empty),
         }
     }
 }
