@@ -8,6 +8,7 @@ mod calls;
 mod jobs;
 mod text;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct Metrics {
     is_leader: Gauge,
     stages: Durations<ByStage>,
     passes: Durations<ByOutcome>,
+    passes_ended: AtomicU64,
     requests: Family<ByCall, Counter>,
     request_times: Durations<ByVerb>,
     admissions: Family<ByDecision, Counter>,
@@ -110,6 +112,7 @@ impl Metrics {
             is_leader: Gauge::default(),
             stages: Family::new_with_constructor(stage_histogram),
             passes: Family::new_with_constructor(pass_histogram),
+            passes_ended: AtomicU64::default(),
             requests: Family::default(),
             request_times: Family::new_with_constructor(pass_histogram),
             admissions: Family::default(),
@@ -158,6 +161,12 @@ impl Metrics {
     pub(crate) fn pass_ended(&self, took: Duration, is_ok: bool) {
         let outcome = if is_ok { "success" } else { "error" };
         self.passes.get_or_create(&ByOutcome { outcome }).observe(took.as_secs_f64());
+        self.passes_ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many passes over MPIJobs have ended.
+    pub fn passes_ended(&self) -> u64 {
+        self.passes_ended.load(Ordering::Relaxed)
     }
 
     /// Records the answer to a request, or its failure (`code` is then `error`).

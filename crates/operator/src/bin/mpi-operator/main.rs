@@ -1,5 +1,6 @@
 //! The operator as a program for a real cluster: parses flags and sets up logs; the library does everything else.
 
+mod allocator;
 mod flags;
 mod listeners;
 mod logs;
@@ -21,8 +22,13 @@ use flags::Flags;
 /// How long passes in progress may take to end: a pod gets 30 s by default, and the lease must still be released.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
+fn main() -> ExitCode {
+    allocator::share_one_arena();
+    start()
+}
+
 #[tokio::main(worker_threads = 2)]
-async fn main() -> ExitCode {
+async fn start() -> ExitCode {
     let flags = Flags::read(std::env::args_os());
     logs::start(flags.log_format, flags.verbosity);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = flags.namespace, "starting");
@@ -41,6 +47,7 @@ async fn main() -> ExitCode {
 
 async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
     let (stop, tasks, vitals) = (CancellationToken::new(), TaskTracker::new(), Vitals::default());
+    tokio::spawn(allocator::return_freed(vitals.clone()));
     listeners::probes(flags, &vitals, &tasks, &stop).await?;
     let config = config(flags).await?;
     let client = Client::try_from(config.clone())?;
