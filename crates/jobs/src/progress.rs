@@ -93,6 +93,7 @@ pub struct Told {
     scheduled: usize,
     ready: Option<i32>,
     launcher: Option<String>,
+    attempt: u32,
     ended: bool,
     warnings: BTreeSet<(String, String, String)>,
 }
@@ -143,13 +144,28 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
     match row.phase_reason.as_deref() {
         Some("Suspended") => return said("it is suspended until a queue or a user resumes it"),
         Some("Queued") if seen.pods.is_empty() => return None,
-        Some("Restarting") => return said("its pods are being restarted"),
+        Some(api::PHASE_REASON_RESTARTING) => return said(&restarting(seen)),
         _ => {}
     }
     let stuck: Vec<&str> = seen.pods.values().filter_map(describe::unschedulable).collect();
     let why = stuck.first()?;
-    let detail = no_node_can_take(&format!("{} of {} pods", stuck.len(), seen.pods.len()), why);
+    // Without their number: pods are found unschedulable one by one, and each would be news.
+    let detail = no_node_can_take("all of its pods", why);
     Some(("Unschedulable".to_owned(), detail))
+}
+
+/// Why the gang is restarted, and what the next attempt waits for.
+fn restarting(seen: &Seen) -> String {
+    let status = seen.job.as_ref().map(view::status).unwrap_or_default();
+    let is_restart = |condition: &api::JobCondition| {
+        condition.type_ == api::CONDITION_RESTARTING && condition.status == "True"
+    };
+    let failed = status.conditions.into_iter().find(is_restart).and_then(|condition| condition.message);
+    let failed = failed.unwrap_or_else(|| "Its pods are being restarted".to_owned());
+    match plan::leaving(seen.pods.values().map(|pod| &pod.metadata)) {
+        Some(leaving) => format!("{failed}: {leaving}"),
+        None => failed,
+    }
 }
 
 /// What keeps a running job from going on: its Launcher is to be started again, or it is stalled. Where to correct it is
@@ -167,27 +183,33 @@ fn hindered(job: &DynamicObject, row: &Row) -> Option<(String, String)> {
 }
 
 fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
-    let placed = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let scheduled = seen.pods.values().filter(placed).count();
+    let attempt = seen.job.as_ref().map_or(0, |job| plan::attempt_of(&job.metadata));
+    if attempt > told.attempt {
+        (told.attempt, told.scheduled, told.ready) = (attempt, 0, None);
+    }
+    // Only pods of an MPIJob carry the number of their attempt as the job does.
+    let former = |pod: &Pod| row.kind == Kind::MpiJob && plan::attempt_of(&pod.metadata) != attempt;
+    let pods: Vec<&Pod> = seen.pods.values().filter(|pod| !former(pod)).collect();
+    let placed = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let scheduled = pods.iter().filter(placed).count();
     if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers.of) {
         told.scheduled = scheduled;
         // The Launcher and the Workers, even while not all of them exist.
         let wanted = usize::try_from(row.workers.of).unwrap_or(0) + 1;
-        news.push(Progress::Scheduled { pods: scheduled, of: wanted.max(seen.pods.len()) });
+        news.push(Progress::Scheduled { pods: scheduled, of: wanted.max(pods.len()) });
     }
-    let ready =
-        seen.pods.values().map(describe::pod_view).filter(|pod| pod.role == "worker" && pod.ready).count();
+    let views = pods.iter().map(|pod| describe::pod_view(pod));
+    let ready = views.filter(|pod| pod.role == "worker" && pod.ready).count();
     let ready = i32::try_from(ready).unwrap_or(i32::MAX);
     if ready > told.ready.unwrap_or(0) {
         told.ready = Some(ready);
         news.push(Progress::WorkersReady { ready, of: row.workers.of });
     }
-    let launcher = seen
-        .pods
-        .values()
+    let launcher = pods
+        .iter()
         .filter(|pod| is_launcher(pod) && describe::started(pod))
         .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-    if let Some(name) = launcher.map(ResourceExt::name_any)
+    if let Some(name) = launcher.map(|pod| pod.name_any())
         && told.launcher.as_ref() != Some(&name)
     {
         told.launcher = Some(name.clone());
@@ -212,6 +234,13 @@ pub fn outcome(job: &DynamicObject) -> Outcome {
     }))
 }
 
+/// Reasons of warnings that the job's own status reports with more: its end, a restart, a stall.
+const OF_THE_STATUS: [&str; 4] =
+    [api::REASON_FAILED, api::REASON_RESTARTING, api::CONDITION_STALLED, api::PHASE_REASON_RETRYING];
+/// The beginning of the reason with which the Launcher's Job and upstream's condition report its end.
+const OF_THE_END: &str = "BackoffLimitExceeded";
+/// The reason of a warning that repeats the condition of a pod.
+const OF_A_CONDITION: &str = "FailedScheduling";
 /// Reasons of warnings about pods that have not started.
 const OF_A_START: [&str; 5] =
     ["FailedScheduling", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "Failed"];
@@ -220,10 +249,11 @@ fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
     let job = seen.job.as_ref()?;
     let view = describe::event_view(event);
     let key = (view.object.clone(), view.reason.clone(), view.message.clone());
-    // The job's own status reports these with more.
-    let told_by_status = [api::CONDITION_STALLED, api::PHASE_REASON_RETRYING].contains(&view.reason.as_str());
-    // What kept a pod from starting is history once it has started.
     let pod = view.object.strip_prefix("pod/").and_then(|name| seen.pods.get(name));
+    let told_by_status = OF_THE_STATUS.contains(&view.reason.as_str())
+        || view.reason.starts_with(OF_THE_END)
+        || pod.is_some() && view.reason == OF_A_CONDITION;
+    // What kept a pod from starting is history once it has started.
     let is_over = pod.is_some_and(describe::started) && OF_A_START.contains(&view.reason.as_str());
     let new = view.kind == "Warning"
         && !told_by_status
@@ -519,9 +549,78 @@ mod tests {
             news,
             [Progress::Waiting {
                 reason: "Unschedulable".into(),
-                detail: "No node can take 1 of 1 pods: 0/1 nodes: Insufficient cpu.".into(),
+                detail: "No node can take all of its pods: 0/1 nodes: Insufficient cpu.".into(),
             }]
         );
+    }
+
+    #[test]
+    fn a_restart_says_why_and_until_when_it_waits_and_then_counts_again() {
+        let attempt = |number: &str, status| {
+            let mut job = job(status);
+            job.metadata.annotations = Some([(api::ANNOTATION_ATTEMPT.to_owned(), number.to_owned())].into());
+            job
+        };
+        let of_attempt = |number: &str, (name, mut pod): (String, Pod)| {
+            pod.metadata.annotations = Some([(api::ANNOTATION_ATTEMPT.to_owned(), number.to_owned())].into());
+            (name, pod)
+        };
+        let mut told = Told::default();
+        let mut seen = Seen { job: Some(attempt("1", json!({"phase": "Running"}))), ..Seen::default() };
+        seen.pods.extend([pod("pi-worker-0", "worker", ready()), pod("pi-worker-1", "worker", ready())]);
+        tell(&mut told, &seen);
+        let restarting = json!({"phase": "Pending", "phaseReason": "Restarting", "conditions": [
+            {"type": "Restarting", "status": "True", "message": "Attempt 1 of 3 failed: m; restarting the gang"}]});
+        seen.job = Some(attempt("2", restarting.clone()));
+        let ends = serde_json::from_value(json!("2026-01-01T10:00:30Z")).unwrap();
+        seen.pods.get_mut("pi-worker-0").unwrap().metadata.deletion_timestamp = Some(ends);
+        let news = tell(&mut told, &seen);
+        assert!(
+            matches!(&news[..], [Progress::Waiting { detail, .. }]
+                if detail.starts_with("Attempt 1 of 3 failed: m; restarting the gang: its pods are terminating")
+                    && detail.contains("until 10:00:30 UTC")),
+            "{news:?}"
+        );
+        assert_eq!(tell(&mut told, &seen), []);
+        seen.job = Some(attempt("2", json!({"phase": "Pending", "phaseReason": "Initializing"})));
+        seen.pods = [
+            of_attempt("2", pod("pi-worker-0", "worker", ready())),
+            of_attempt("2", pod("pi-worker-1", "worker", ready())),
+        ]
+        .into();
+        assert_eq!(
+            tell(&mut told, &seen),
+            [Progress::Scheduled { pods: 2, of: 3 }, Progress::WorkersReady { ready: 2, of: 2 }]
+        );
+    }
+
+    #[test]
+    fn a_warning_that_repeats_what_the_status_says_is_left_out() {
+        let mut told = Told::default();
+        let mut seen = Seen { job: Some(job(json!({}))), ..Seen::default() };
+        seen.pods.extend([pod("pi-worker-0", "worker", json!({}))]);
+        let event = |kind: &str, name: &str, reason: &str| -> Event {
+            serde_json::from_value(
+                json!({"metadata": {}, "type": "Warning", "reason": reason, "message": "m",
+                "involvedObject": {"kind": kind, "name": name}}),
+            )
+            .unwrap()
+        };
+        for (kind, name, reason, is_told) in [
+            ("MPIJob", "pi", "MPIJobFailed", false),
+            ("MPIJob", "pi", "MPIJobRestarting", false),
+            ("MPIJob", "pi", "BackoffLimitExceeded/Evicted", false),
+            ("Job", "pi-launcher", "BackoffLimitExceeded", false),
+            ("Pod", "pi-worker-0", "FailedScheduling", false),
+            ("Pod", "pi-worker-1", "FailedScheduling", true),
+            ("Pod", "pi-worker-0", "FailedMount", true),
+        ] {
+            assert_eq!(
+                warn(&mut told, &seen, &event(kind, name, reason)).is_some(),
+                is_told,
+                "{reason} of {name}"
+            );
+        }
     }
 
     #[test]

@@ -7,10 +7,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use api::{
-    CONDITION_INVALID, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob, MPIJobStatus, Phase,
-    REASON_VALIDATION, WORKER,
+    CONDITION_INVALID, CONDITION_RESTARTING, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob,
+    MPIJobStatus, Phase, REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use semantics::kept::condition_since;
 use semantics::{Starting as _, has_ended, is_deleted, is_ready};
 use serde::Serialize;
@@ -195,7 +196,8 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
     let status = situation.job.status.as_ref().unwrap_or(&none);
     let mut explanation = ended(status)
         .or_else(|| held(situation, status))
-        .or_else(|| starting(situation, status))
+        .or_else(|| clearing(situation, status))
+        .or_else(|| starting(situation, status).map(|told| after_last_attempt(told, status)))
         .unwrap_or_else(|| running(status));
     if let Some(suspect) = unmapped_image(situation, explanation.cause.as_deref()) {
         let advice = explanation.advice.get_or_insert_with(|| Advice::from(""));
@@ -333,6 +335,52 @@ fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> 
         ),
         ..Explanation::new(Stage::Queued, message, since)
     }
+}
+
+/// What a restart waits for before it creates pods: until when those of the last attempt have ended. `None` if none is
+/// left.
+#[must_use]
+pub fn leaving<'a>(pods: impl Iterator<Item = &'a ObjectMeta>) -> Option<String> {
+    // The API server sets the time at which the grace period ends.
+    let last = pods.filter_map(|metadata| metadata.deletion_timestamp.as_ref()).map(|time| time.0).max()?;
+    let until = last.strftime("%H:%M:%S");
+    Some(format!(
+        "its pods are terminating, which they may do until {until} UTC; the next attempt starts after that"
+    ))
+}
+
+/// A gang that is being restarted, while pods of the last attempt are still there.
+fn clearing(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
+    if status.phase_reason.as_deref() != Some(api::PHASE_REASON_RESTARTING) {
+        return None;
+    }
+    let terminating: Vec<&Pod> = situation.pods.iter().filter(|pod| is_deleted(pod)).collect();
+    let message = leaving(terminating.iter().map(|pod| &pod.metadata))?;
+    let since = condition(status, CONDITION_RESTARTING)
+        .and_then(|restarting| restarting.last_transition_time.as_ref())
+        .map(|time| time.0);
+    let told = Explanation::new(Stage::Restarting, message, since);
+    Some(after_last_attempt(Explanation { evidence: named(&terminating), ..told }, status))
+}
+
+/// Adds to a restart why the last attempt failed, unless something else keeps the next one from starting.
+fn after_last_attempt(told: Explanation, status: &MPIJobStatus) -> Explanation {
+    let restarting = condition(status, CONDITION_RESTARTING).filter(|restarting| restarting.status == "True");
+    let failed = restarting.and_then(|restarting| restarting.message.as_ref());
+    let Some(failed) = failed.filter(|_| told.state == Stage::Restarting && told.cause.is_none()) else {
+        return told;
+    };
+    let last = status.attempts.iter().max_by_key(|attempt| attempt.number);
+    Explanation {
+        cause: last.and_then(|attempt| attempt.reason.clone()),
+        message: format!("{failed}: {}", lower_first(&told.message)),
+        ..told
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// A job whose pods do not all run yet: the earliest stage of any pod, and what keeps it there.
@@ -861,6 +909,32 @@ mod tests {
         assert_eq!((found.state, found.cause.as_deref()), (Stage::Retrying, Some("OutOfMemory")));
         assert_eq!(found.actor, Actor::User);
         assert!(found.message.contains("attempt 3 of 7"), "{found:?}");
+    }
+
+    #[test]
+    fn a_restart_says_why_the_last_attempt_failed_and_what_it_waits_for() {
+        let status = json!({ "phase": "Pending", "phaseReason": "Restarting", "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [{ "type": "Restarting", "status": "True", "reason": "MPIJobRestarting",
+                "message": "Attempt 1 of 3 failed: Worker 1 was lost; restarting the gang", "lastTransitionTime": "2026-01-01T00:00:09Z" }],
+            "attempts": [{ "number": 1, "outcome": "Failed", "reason": "WorkerLost" }] });
+        let job = job(status, json!({}));
+        let mut pods = [pod("pi-worker-0", up("True")), pod("pi-worker-1", up("True"))];
+        pods[0].metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:39Z")).unwrap();
+        let found = explain(&Situation { pods: &pods, ..alone(&job) });
+        assert_eq!((found.state, found.cause.as_deref()), (Stage::Restarting, Some("WorkerLost")));
+        assert_eq!((found.actor, found.evidence), (Actor::Nobody, vec!["pod pi-worker-0".to_owned()]));
+        assert_eq!(
+            found.message,
+            "Attempt 1 of 3 failed: Worker 1 was lost; restarting the gang: its pods are terminating, which they may do until 00:00:39 UTC; the next attempt starts after that"
+        );
+        assert_eq!(found.since.unwrap().to_string(), "2026-01-01T00:00:09Z");
+        let found = explain(&Situation { pods: &pods[1..], ..alone(&job) });
+        assert_eq!((found.state, found.cause.as_deref()), (Stage::Restarting, Some("WorkerLost")));
+        assert!(
+            found.message.ends_with("restarting the gang: 1 of 2 Workers are created"),
+            "{}",
+            found.message
+        );
     }
 
     #[test]
