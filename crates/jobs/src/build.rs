@@ -215,6 +215,9 @@ fn faults(request: &Request) -> Vec<Fault> {
         if quantity.as_deref().is_some_and(|text| text.ends_with('m')) {
             fault(field, "is in thousandths of a byte".to_owned(), "use Mi for mebibytes");
         }
+        if let Some(bytes) = quantity.as_deref().filter(|text| is_without_unit(text)) {
+            fault(field, format!("is {bytes} bytes"), "use Mi for mebibytes, Gi for gibibytes");
+        }
     }
     if request.workdir.as_deref().is_some_and(|directory| !directory.starts_with('/')) {
         fault("workdir", "is not an absolute path".to_owned(), "begin it with /");
@@ -230,6 +233,12 @@ fn faults(request: &Request) -> Vec<Fault> {
         }
     }
     found
+}
+
+/// Whether an amount of memory lacks its unit: no container runs in less than a mebibyte.
+fn is_without_unit(text: &str) -> bool {
+    text.bytes().all(|letter| letter.is_ascii_digit())
+        && text.parse().is_ok_and(|bytes: u64| (1..1 << 20).contains(&bytes))
 }
 
 /// Whether the text is a Kubernetes quantity that is not negative (`k8s.io/apimachinery/pkg/api/resource`).

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Kubernetes' quantities that are not negative, and the most characters of one.
 _QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?")
 _LONGEST_QUANTITY = 128
+_PLAIN = re.compile(r"[0-9]{1,20}")
+_LEAST_BYTES = 1 << 20
 #: The longest host name, which the job's name begins.
 _LONGEST_NAME = 63
 #: Programs that start ranks; a command that contains one of them is not changed.
@@ -79,6 +81,9 @@ def _amount(path: str, resource: str, text: str | None) -> Iterator[FieldFault]:
         yield FieldFault(path, f'"{text}" is not a quantity', fixes.get(resource, "use a number such as 1"))
     if text and resource == "memory" and text.endswith("m"):
         yield FieldFault(path, "is in thousandths of a byte", "use Mi for mebibytes")
+    if text and resource == "memory" and _PLAIN.fullmatch(text) and 0 < int(text) < _LEAST_BYTES:
+        # No container runs in less: the unit is missing.
+        yield FieldFault(path, f"is {text} bytes", "use Mi for mebibytes, Gi for gibibytes")
 
 
 def _volumes(spec: MPIJobSpec) -> list[object]:
