@@ -92,7 +92,7 @@ pub fn definition() -> clap::Command {
 
 /// Parses a command line, whose first word is the program's name.
 pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let matches = definition().try_get_matches_from(words)?;
+    let matches = crate::help::columns::fitted(definition()).try_get_matches_from(words)?;
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))
 }
 

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::usage;
 
 /// Bold red.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -247,8 +248,10 @@ fn written(result: io::Result<()>) -> Result<(), Failure> {
 }
 
 /// Prints clap's output: help and version to stdout with code 0, errors to stderr with code 2.
-pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
+pub fn usage(error: clap::Error, raw: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind;
+    let tip = usage::tip(&error, raw);
+    let error = usage::guided(error, raw);
     let text = error.render();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let _ = write!(anstream::stdout().lock(), "{}", text.ansi());
@@ -259,7 +262,7 @@ pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
         let told =
             plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect::<Vec<_>>().join(" ");
         let message = told.trim_start_matches("error: ").to_owned();
-        let failure = Failure::usage(message, "see --help");
+        let failure = Failure::usage(message, tip.unwrap_or_else(|| "see --help".to_owned()));
         json_line(&failure_json(&failure));
     } else {
         let _ = write!(anstream::stderr().lock(), "{}", text.ansi());

@@ -2,6 +2,7 @@
 //! definition that also parses the command line (`arguments`).
 
 mod codes;
+pub mod columns;
 #[cfg(test)]
 mod reference;
 
@@ -38,7 +39,15 @@ pub fn run(console: &Console, asked: &Help) -> Result<u8, Failure> {
     if let Some((CAUSES, words)) = asked.command.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return console.data(&causes(words)?).map(|()| 0);
     }
-    let mut root = built();
+    let is_for_programs = asked.output.shows_objects() || asked.man_pages.is_some();
+    let mut root = match is_for_programs {
+        true => built(),
+        false => {
+            let mut root = columns::fitted(arguments::definition());
+            root.build();
+            root
+        }
+    };
     let names: Vec<String> = asked.command.clone();
     let mut command = &mut root;
     for name in &names {

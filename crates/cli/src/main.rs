@@ -20,6 +20,7 @@ mod settings;
 mod shown;
 mod table;
 mod training;
+mod usage;
 mod version;
 
 use std::process::ExitCode;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     let raw = settings::current().expanded(arguments::called_by_kubectl(std::env::args_os().collect()));
     let arguments = match arguments::parse(&raw) {
         Ok(arguments) => arguments,
-        Err(error) => return console::usage(&error, &raw),
+        Err(error) => return console::usage(error, &raw),
     };
     let console = Console::new(arguments.global.color, arguments.command.output());
     if let Some(filter) = arguments.global.log_filter() {

@@ -88,7 +88,7 @@ pub fn wrapped(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) 
 }
 
 /// Cuts a text between words into pieces of at most this width; a longer word is a piece of its own.
-fn pieces(text: &str, width: usize) -> Vec<String> {
+pub fn pieces(text: &str, width: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for word in text.split(' ') {
         let last = pieces.last().map_or(0, |piece| seen_width(piece));

@@ -370,9 +370,9 @@ fn after_last_attempt(told: Explanation, status: &MPIJobStatus) -> Explanation {
     let Some(failed) = failed.filter(|_| told.state == Stage::Restarting && told.cause.is_none()) else {
         return told;
     };
-    let last = status.attempts.iter().max_by_key(|attempt| attempt.number);
     Explanation {
-        cause: last.and_then(|attempt| attempt.reason.clone()),
+        // The next attempt is in the list, too, without a reason.
+        cause: status.attempts.iter().rev().find_map(|attempt| attempt.reason.clone()),
         message: format!("{failed}: {}", lower_first(&told.message)),
         ..told
     }

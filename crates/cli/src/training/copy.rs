@@ -94,8 +94,8 @@ impl Started {
         Started { process, complaint }
     }
 
-    /// Waits for the end; what the process complained about is its failure.
-    async fn finished(mut self) -> Result<(), Failure> {
+    /// Waits for the end; what the process complained about is its failure. `read` is the path that it reads, if any.
+    async fn finished(mut self, read: Option<&str>) -> Result<(), Failure> {
         let status = match self.process.take_status() {
             Some(status) => status.await,
             None => None,
@@ -103,13 +103,20 @@ impl Started {
         let complaint = self.complaint.await.unwrap_or_default();
         match ending(status)? {
             0 => Ok(()),
-            code => {
-                let complaint = String::from_utf8_lossy(&complaint);
-                let said = complaint.lines().next().unwrap_or("it says nothing");
-                Err(Failure::new(Class::Error, "Copy", format!("tar in the pod ended with {code}: {said}")))
-            }
+            code => Err(refused(code, &String::from_utf8_lossy(&complaint), read)),
         }
     }
+}
+
+/// The failure of `tar` in the pod, by what it complained about.
+fn refused(code: u8, complaint: &str, read: Option<&str>) -> Failure {
+    // GNU's tar ends with 2 and goes on where it can, BusyBox's ends with 1.
+    let missing = complaint.lines().any(|line| line.ends_with("No such file or directory"));
+    if let Some(path) = read.filter(|_| missing) {
+        return Failure::new(Class::NotFound, "FileNotFound", format!("{path} does not exist in the pod"));
+    }
+    let said = complaint.lines().next().unwrap_or("it says nothing");
+    Failure::new(Class::Error, "Copy", format!("tar in the pod ended with {code}: {said}"))
 }
 
 async fn download(
@@ -121,7 +128,7 @@ async fn download(
     let (folder, name) = parts(from.path);
     let command = ["tar", "cf", "-", "-C", folder, "--", name];
     let mut tar = start(connection, asked, from.job, false, &command).await?;
-    let Some(mut stdout) = tar.process.stdout() else { return tar.finished().await };
+    let Some(mut stdout) = tar.process.stdout() else { return tar.finished(Some(from.path)).await };
     let into = if to.is_dir() { to.join(name) } else { to.to_owned() };
     let (sender, chunks) = mpsc::channel(WAITING_CHUNKS);
     let unpacking =
@@ -133,7 +140,7 @@ async fn download(
     }
     drop(sender);
     let count = unpacking.await.map_err(io::Error::other).and_then(|unpacked| unpacked);
-    tar.finished().await?;
+    tar.finished(Some(from.path)).await?;
     match count {
         Ok(0) => Err(Failure::new(Class::NotFound, "NotFound", format!("{} is empty", from.path))),
         Ok(_) => Ok(()),
@@ -228,7 +235,7 @@ async fn upload(
     let own =
         from.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let is_folder = start(connection, asked, to.job, false, &["test", "-d", to.path]).await?;
-    let (folder, name) = match (is_folder.finished().await, own) {
+    let (folder, name) = match (is_folder.finished(None).await, own) {
         (Ok(()), Some(own)) => (to.path, own),
         _ => {
             let (folder, name) = parts(to.path);
@@ -236,7 +243,7 @@ async fn upload(
         }
     };
     let mut tar = start(connection, asked, to.job, true, &["tar", "xf", "-", "-C", folder]).await?;
-    let Some(mut stdin) = tar.process.stdin() else { return tar.finished().await };
+    let Some(mut stdin) = tar.process.stdin() else { return tar.finished(None).await };
     let from = from.to_owned();
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);
     let packing = tokio::task::spawn_blocking(move || pack(&from, &name, ToPod(sender)).map(drop));
@@ -251,7 +258,7 @@ async fn upload(
     drop(stdin);
     let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
     // If `tar` in the pod has failed, it knows better why.
-    tar.finished().await?;
+    tar.finished(None).await?;
     packed.map_err(|error| Failure::new(Class::Error, "Copy", format!("cannot read {}: {error}", asked.from)))
 }
 
@@ -297,6 +304,20 @@ mod tests {
         let bytes = pack(&source.join("deep/a"), "b", Vec::new()).unwrap();
         unpack(&bytes[..], &folder.path().join("c")).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("c")).unwrap(), "hello");
+    }
+
+    #[test]
+    fn a_missing_file_in_the_pod_is_not_found() {
+        let gnu = "tar: nosuch: Cannot stat: No such file or directory\ntar: Exiting with failure status";
+        let busybox = "tar: nosuch: No such file or directory";
+        for complaint in [gnu, busybox] {
+            let failure = refused(2, complaint, Some("/results/nosuch"));
+            assert_eq!((failure.class, failure.exit_code()), (Class::NotFound, 3));
+            assert_eq!(failure.message, "/results/nosuch does not exist in the pod");
+            assert_eq!(refused(2, complaint, None).class, Class::Error);
+        }
+        let failure = refused(2, "tar: a: Cannot open: Permission denied", Some("/a"));
+        assert_eq!(failure.message, "tar in the pod ended with 2: tar: a: Cannot open: Permission denied");
     }
 
     #[test]

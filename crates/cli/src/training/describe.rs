@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use diagnosis::Cause;
 use jiff::Timestamp;
 use jobs::alike::{Alike, each};
 use jobs::describe::{Description, EventView, PodView, without_empty_part};
@@ -66,6 +67,8 @@ pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
     let mut text = table::fields(&head(found, now));
     if let Some(failure) = failure(found) {
         text.push_str(&section("Failure", &failure));
+    } else if let Some(problem) = problem(found) {
+        text.push_str(&section("Problem", &problem));
     }
     if !found.last_lines.is_empty() {
         text.push_str(&section("Last lines of its output", &found.last_lines.join("\n")));
@@ -195,6 +198,34 @@ fn failure(found: &Description) -> Option<String> {
     Some(table::fields(&fields))
 }
 
+/// What keeps a job that has not ended from going on: what its status waits for, a stall, or the failure of the last
+/// attempt.
+fn problem(found: &Description) -> Option<String> {
+    if found.row.has_ended() {
+        return None;
+    }
+    let holds = |kind: &str| {
+        found.status.conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
+    };
+    let (reason, message, suggestion) = if let Some(waiting) = &found.status.waiting {
+        (waiting.reason.clone(), waiting.message.clone(), waiting.suggestion.clone())
+    } else if let Some(stalled) = holds(api::CONDITION_STALLED) {
+        let cause = stalled.reason.as_deref().and_then(Cause::of_word);
+        let advice = cause.map(|cause| cause.texts().suggestion.to_owned());
+        (stalled.reason.clone().unwrap_or_default(), stalled.message.clone().unwrap_or_default(), advice)
+    } else if let Some(restarting) = holds(api::CONDITION_RESTARTING) {
+        let reason = found.status.attempts.iter().rev().find_map(|attempt| attempt.reason.clone());
+        let reason = reason.unwrap_or_default();
+        (reason, restarting.message.clone().unwrap_or_default(), None)
+    } else {
+        return None;
+    };
+    let mut fields = vec![("Reason", styled(CAREFUL, &reason)), ("Message", message)];
+    fields.extend(suggestion.map(|suggestion| ("What to do", suggestion)));
+    fields.extend(Cause::of_word(&reason).map(|_| ("Read more", format!("odh help causes {reason}"))));
+    Some(table::fields(&fields))
+}
+
 /// Formats an exit code, with its signal if it has one (128 + signal, as in shells).
 pub fn exit_code(code: i32) -> String {
     let signal = match code - 128 {
@@ -313,6 +344,47 @@ fn columns_of_section() -> Option<usize> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_job_that_does_not_go_on_says_why_and_what_to_do() {
+        let text = |status: serde_json::Value| {
+            let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+                "metadata": {"name": "pi", "namespace": "team", "uid": "u"},
+                "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": []}}}}},
+                "status": status}))
+            .unwrap();
+            let found = jobs::describe::assemble(job, &[], &[], Vec::new());
+            anstream::adapter::strip_str(&super::text(&found, false, Timestamp::now())).to_string()
+        };
+        let retrying = text(
+            json!({"phase": "Running", "phaseReason": "Retrying", "waiting": {"reason": "OutOfMemory",
+            "message": "it ran out; attempt 2 of 4 of the Launcher starts at about 12:00:40 UTC", "suggestion": "Give it more."}}),
+        );
+        for line in [
+            "  Reason:       OutOfMemory",
+            "  Message:      it ran out; attempt 2 of 4 of the Launcher starts at about 12:00:40 UTC",
+            "  What to do:   Give it more.",
+            "  Read more:    odh help causes OutOfMemory",
+        ] {
+            assert!(retrying.contains(&format!("{line}\n")), "{retrying}");
+        }
+        let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
+        let stalled = text(json!({"phase": "Running",
+            "conditions": [condition("Stalled", "True", "PythonException", "A rank raised KeyError")]}));
+        assert!(stalled.contains("Problem\n  Reason:       PythonException\n"), "{stalled}");
+        assert!(stalled.contains("What to do:   Correct the program"), "{stalled}");
+        let restarting = text(json!({"phase": "Pending", "phaseReason": "Restarting",
+            "attempts": [{"number": 1, "outcome": "Failed", "reason": "NodeLost"}, {"number": 2, "outcome": "Active"}],
+            "conditions": [condition("Restarting", "True", "MPIJobRestarting", "Attempt 1 of 3 failed: m")]}));
+        assert!(
+            restarting
+                .contains("Problem\n  Reason:      NodeLost\n  Message:     Attempt 1 of 3 failed: m\n"),
+            "{restarting}"
+        );
+        let over =
+            text(json!({"phase": "Running", "conditions": [condition("Stalled", "False", "Resumed", "m")]}));
+        assert!(!over.contains("Problem"), "{over}");
+    }
 
     #[test]
     fn a_failed_job_says_who_failed_and_what_to_do() {

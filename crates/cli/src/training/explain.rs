@@ -1,5 +1,7 @@
 //! `explain`: the state of a job, the cause, who must act, what to do.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use plan::Explanation;
 use serde_json::Value;
@@ -48,7 +50,7 @@ fn text(found: &Explanation, now: Timestamp) -> String {
     fields.extend(found.cause.clone().map(|cause| ("Cause", cause)));
     fields.push(("Message", found.message.clone()));
     if !found.evidence.is_empty() {
-        fields.push(("Evidence", found.evidence.join("\n")));
+        fields.push(("Evidence", distinct(&found.evidence).join("\n")));
     }
     if !found.last_lines.is_empty() {
         fields.push(("Last lines", found.last_lines.join("\n")));
@@ -60,4 +62,52 @@ fn text(found: &Explanation, now: Timestamp) -> String {
     let cause = found.cause.as_deref().filter(|_| found.link.is_some());
     fields.extend(cause.map(|cause| ("Read more", format!("odh help causes {cause}"))));
     table::fields(&fields)
+}
+
+/// The evidence, each text once: conditions and events of pods that say the same are one line, of the first pod.
+fn distinct(evidence: &[String]) -> Vec<String> {
+    let mut told: Vec<(&str, &str, BTreeSet<&str>)> = Vec::new();
+    for line in evidence {
+        let (pod, said) = match line.strip_prefix("pod ").and_then(|rest| rest.split_once(": ")) {
+            Some((pod, said)) => (pod, said),
+            None => ("", line.as_str()),
+        };
+        let is_source = said.starts_with("condition ") || said.starts_with("event ");
+        let text = said.split_once(": ").filter(|_| is_source).map_or(said, |(_, text)| text);
+        match told.iter_mut().find(|(_, known, _)| *known == text && !pod.is_empty()) {
+            Some((_, _, pods)) => drop(pods.insert(pod)),
+            None => told.push((line, text, [pod].into())),
+        }
+    }
+    let shown = |(line, _, pods): &(&str, &str, BTreeSet<&str>)| match pods.len() {
+        0 | 1 => (*line).to_owned(),
+        2 => format!("{}; the same of 1 more pod", line.trim_end_matches('.')),
+        count => format!("{}; the same of {} more pods", line.trim_end_matches('.'), count - 1),
+    };
+    told.iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_that_pods_share_is_shown_once() {
+        let why = "0/1 nodes are available: persistentvolumeclaim \"x\" not found.";
+        let evidence = [
+            format!("pod a-worker-0: condition PodScheduled Unschedulable: {why}"),
+            format!("pod a-worker-0: event FailedScheduling: {why}"),
+            format!("pod a-worker-1: event FailedScheduling: {why}"),
+            "pod a-worker-1: exit code 1".to_owned(),
+            "log line 3: Killed".to_owned(),
+        ];
+        assert_eq!(
+            distinct(&evidence),
+            [
+                "pod a-worker-0: condition PodScheduled Unschedulable: 0/1 nodes are available: persistentvolumeclaim \"x\" not found; the same of 1 more pod",
+                "pod a-worker-1: exit code 1",
+                "log line 3: Killed",
+            ]
+        );
+    }
 }
