@@ -16,7 +16,7 @@ const MOST_ALLOCATIONS: u64 = 11;
 const MOST_BYTES: u64 = 850;
 
 /// The most bytes that a running Worker's pod takes in memory.
-const MOST_KEPT_BYTES: i64 = 3000;
+const MOST_KEPT_BYTES: i64 = 2400;
 
 /// A running Worker's pod as a watch shows it, without `managedFields`, which are not decoded.
 const POD: &str = r#"{
