@@ -354,7 +354,7 @@ fn clearing(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     if status.phase_reason.as_deref() != Some(api::PHASE_REASON_RESTARTING) {
         return None;
     }
-    let terminating: Vec<&Pod> = situation.pods.iter().filter(|pod| is_deleted(pod)).collect();
+    let terminating: Vec<&Pod> = situation.pods.iter().filter(is_deleted).collect();
     let message = leaving(terminating.iter().map(|pod| &pod.metadata))?;
     let since = condition(status, CONDITION_RESTARTING)
         .and_then(|restarting| restarting.last_transition_time.as_ref())
