@@ -85,25 +85,28 @@ pub fn from_files(files: Files, stop: CancellationToken) -> Result<TlsAcceptor, 
     let newest = Arc::new(Newest(RwLock::new(Arc::new(read(&files)?))));
     let proxies = files.proxies.as_deref().map(verifier).transpose()?;
     let acceptor = acceptor(newest.clone(), proxies)?;
-    let mut seen = written(&files);
-    tokio::spawn(async move {
-        while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            let now = written(&files);
-            if now == seen {
-                continue;
-            }
-            match read(&files) {
-                Ok(key) => {
-                    *newest.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-                    seen = now;
-                    tracing::info!("the certificate was replaced");
-                }
-                // Half-written files: the next look sees all of them.
-                Err(error) => tracing::warn!(%error, "the certificate cannot be replaced"),
-            }
-        }
-    });
+    tokio::spawn(renew(newest, files, LOOK_EVERY, stop));
     Ok(acceptor)
+}
+
+/// Takes over what is written to the files, until `stop`. What cannot be used yet is looked at again.
+async fn renew(newest: Arc<Newest>, files: Files, every: Duration, stop: CancellationToken) {
+    let mut seen = written(&files);
+    while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+        let now = written(&files);
+        if now == seen {
+            continue;
+        }
+        match read(&files) {
+            Ok(key) => {
+                *newest.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
+                seen = now;
+                tracing::info!("the certificate was replaced");
+            }
+            // Half-written files: the next look sees all of them.
+            Err(error) => tracing::warn!(%error, "the certificate cannot be replaced"),
+        }
+    }
 }
 
 /// Returns an acceptor for a service on this machine and, in PEM, the authority to trust for it. The authority's key is
@@ -206,4 +209,39 @@ fn certified(
 /// When the files were last written.
 fn written(files: &Files) -> [Option<SystemTime>; 2] {
     [&files.certificate, &files.key].map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_new_certificate_is_served_once_its_key_is_there_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files {
+            certificate: folder.path().join("tls.crt"),
+            key: folder.path().join("tls.key"),
+            proxies: None,
+        };
+        let [first, second] =
+            [(), ()].map(|()| rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap());
+        std::fs::write(&files.certificate, first.cert.pem()).unwrap();
+        std::fs::write(&files.key, first.signing_key.serialize_pem()).unwrap();
+        let newest = Arc::new(Newest(RwLock::new(Arc::new(read(&files).unwrap()))));
+        let served = || newest.0.read().unwrap().cert[0].clone();
+        let stop = CancellationToken::new();
+        let renewing = renew(newest.clone(), files.clone(), Duration::from_millis(5), stop.clone());
+        let writing = async {
+            std::fs::write(&files.certificate, second.cert.pem()).unwrap();
+            assert!(read(&files).is_err(), "a certificate without its key");
+            assert_eq!(&served(), first.cert.der());
+            std::fs::write(&files.key, second.signing_key.serialize_pem()).unwrap();
+            while &served() != second.cert.der() {
+                tokio::task::yield_now().await;
+            }
+            stop.cancel();
+        };
+        let both = async { tokio::join!(renewing, writing) };
+        tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    }
 }
