@@ -36,6 +36,7 @@ pub mod last_lines;
 pub mod list;
 pub mod live;
 pub mod logs;
+pub mod mistyped;
 pub mod overview;
 pub mod pick;
 pub mod prices;

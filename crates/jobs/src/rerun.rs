@@ -10,6 +10,7 @@ use kube::{ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::delete::{self, Manner};
+use crate::mistyped::{Mistyped, typed};
 use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
 use crate::{Action, Advice, Attempt, Class, Error, Fault, Kind, export, list, manifest, view};
@@ -187,13 +188,13 @@ pub(crate) fn checked(kind: Kind, written: &Value) -> Result<(), Error> {
     if !faults.is_empty() {
         return Err(Error::Invalid { faults });
     }
-    let job = serde_json::from_value(written.clone()).map_err(|error| Error::Invalid {
+    let job = typed(written.clone()).map_err(|Mistyped { path, fault, fix }| Error::Invalid {
         faults: vec![Fault {
             source: String::new(),
             position: None,
-            path: "spec".to_owned(),
-            message: error.to_string(),
-            advice: None,
+            path,
+            message: fault,
+            advice: (!fix.is_empty()).then_some(fix),
         }],
     })?;
     submit::check(job).map(|_| ())

@@ -10,6 +10,7 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
 
 use crate::manifest::{self, Document, Step};
+use crate::mistyped::{Mistyped, typed};
 use crate::{Attempt, Error, Fault, Kind};
 
 /// The field manager that the API server records for objects created here.
@@ -107,10 +108,10 @@ pub(crate) fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
     for fault in &faults {
         mend(&mut readable, &fault.path);
     }
-    let job = match serde_json::from_value::<MPIJob>(readable) {
+    let job = match typed::<MPIJob>(readable) {
         Ok(job) => job,
         Err(_) if !faults.is_empty() => return Err(faults),
-        Err(error) => return Err(vec![document.fault("", error.to_string(), None)]),
+        Err(mistyped) => return Err(vec![unreadable(document, "", mistyped)]),
     };
     for (path, message, advice) in rule_faults(&job) {
         if !faults.iter().any(|known| covers(&known.path, &path)) {
@@ -127,13 +128,20 @@ pub(crate) fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
 /// Creates a draft of another operator's kind, whose rules only the server knows.
 fn draft_of(kind: Kind, document: &Document) -> Result<Draft, Vec<Fault>> {
     let metadata = document.value.get("metadata").cloned().unwrap_or_default();
-    match serde_json::from_value(metadata) {
+    match typed(metadata) {
         Ok(metadata) => {
             let job = MPIJob { metadata, spec: MPIJobSpec::default(), status: None };
             Ok(Draft { kind, object: document.value.clone(), job })
         }
-        Err(error) => Err(vec![document.fault("metadata", error.to_string(), None)]),
+        Err(mistyped) => Err(vec![unreadable(document, "metadata", mistyped)]),
     }
+}
+
+/// The fault of a field below a path that does not fit its type.
+fn unreadable(document: &Document, below: &str, Mistyped { path, fault, fix }: Mistyped) -> Fault {
+    let steps = [below, &path].map(str::to_owned).into_iter().filter(|step| !step.is_empty());
+    let path = steps.collect::<Vec<_>>().join(".");
+    document.fault(&path, fault, (!fix.is_empty()).then_some(fix))
 }
 
 /// Makes a faulty field readable, so that the rules can check the rest: a number or boolean becomes text, anything

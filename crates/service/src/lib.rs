@@ -21,7 +21,6 @@
 //! for the board, and reviews tokens and permissions; it can do nothing else.
 
 pub mod contract;
-mod fault;
 mod json;
 mod problem;
 

@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use jobs::mistyped::{Mistyped, typed};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -21,7 +22,6 @@ use tokio::time::Interval;
 use crate::attachment;
 use crate::call;
 use crate::contract::{Addressed, Answer, ArtifactChunk, Field, FieldKind, Method};
-use crate::fault;
 use crate::identity::Caller;
 use crate::interval::every;
 use crate::problem::Problem;
@@ -36,6 +36,8 @@ const BODY_WITHIN: Duration = Duration::from_secs(20);
 const CHUNK: usize = 32 << 10;
 /// The content type of problems (RFC 9457).
 const PROBLEM: &str = "application/problem+json";
+/// What to do where nothing better is known.
+const DOCS: &str = "see /docs for the fields of this request";
 /// The header with which a client repeats a creation.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header with which a browser continues a stream.
@@ -158,10 +160,9 @@ async fn read<Q: DeserializeOwned>(method: &Method, request: Request) -> Result<
     from_header(method, &parts.headers, LAST_EVENT_ID, "lastEventId", &mut message)?;
     from_path(method, parts.uri.path(), &mut message)?;
     message.retain(|_, value| !value.is_null());
-    let message = serde_path_to_error::deserialize(Value::Object(message)).map_err(|error| {
-        let path = error.path().to_string();
-        let (fault, fix) = fault::in_words(&error.inner().to_string());
-        Problem::usage(if path == "." { "" } else { &path }, fault, fix)
+    let message = typed(Value::Object(message)).map_err(|Mistyped { path, fault, fix }| {
+        let fix = if fix.is_empty() { DOCS.to_owned() } else { fix };
+        Problem::usage(&path, fault, fix)
     })?;
     Ok((parts.headers, message))
 }
@@ -224,7 +225,7 @@ fn from_query(method: &Method, query: &str, message: &mut Map<String, Value>) ->
             let shown: String = name.chars().take(80).collect();
             return Err(Problem::usage(&shown, "is not a parameter of this request", fix));
         };
-        let value = typed(field, text)?;
+        let value = parameter(field, text)?;
         match (field.list, message.get_mut(field.name)) {
             (true, Some(Value::Array(values))) => values.push(value),
             (true, _) => {
@@ -269,7 +270,7 @@ fn from_path(method: &Method, path: &str, message: &mut Map<String, Value>) -> R
     Ok(())
 }
 
-fn typed(field: &Field, text: String) -> Result<Value, Problem> {
+fn parameter(field: &Field, text: String) -> Result<Value, Problem> {
     let wrong = |fix: &str| {
         let shown: String = text.chars().take(40).collect();
         Problem::usage(field.name, format!("\"{}\" is not valid", shown.escape_debug()), fix)

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jobs::mistyped::{Mistyped, typed};
 use jobs::setting::Setting;
 use jobs::submit::Draft;
 use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
@@ -51,8 +52,9 @@ pub async fn save_template(
     request: SaveTemplateRequest,
 ) -> Result<Template, Problem> {
     let draft = source::draft(&request.namespace, &request.manifest, None)?;
-    let job = serde_json::from_value(draft.object)
-        .map_err(|error| Problem::invalid("manifest", error.to_string(), "send the manifest of a job"))?;
+    let job = typed(draft.object).map_err(|Mistyped { path, fault, .. }| {
+        Problem::invalid("manifest", format!("{path} {fault}"), "send the manifest of a job")
+    })?;
     let parameters: Result<Vec<Parameter>, Problem> =
         request.parameters.into_iter().enumerate().map(|(at, sent)| parameter(at, sent)).collect();
     let saving =
