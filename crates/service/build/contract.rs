@@ -90,7 +90,8 @@ impl Contract {
         self.messages.iter().find(|message| message.name == name)
     }
 
-    /// Returns what a client depends on, one line for each method and field: no line may ever go or change.
+    /// Returns what a client depends on, one line for each method, field and listed value: no line may ever go or change.
+    /// Lines about required fields may go, but not come to a message that was there before.
     pub fn fields(&self) -> String {
         let mut text = String::new();
         for method in &self.methods {
@@ -117,6 +118,17 @@ impl Contract {
                     _ => "",
                 };
                 let _ = writeln!(text, "{}.{} = {} {shape}{kind}", message.name, field.name, field.number);
+            }
+        }
+        for message in &self.messages {
+            for field in &message.fields {
+                let name = format!("{}.{}", message.name, field.name);
+                if field.required {
+                    let _ = writeln!(text, "{name} is required");
+                }
+                for value in &field.values {
+                    let _ = writeln!(text, "{name} may be {value}");
+                }
             }
         }
         text

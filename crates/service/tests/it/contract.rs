@@ -1,5 +1,6 @@
 //! The files generated from the contract, and its promises.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use service::METHODS;
@@ -22,15 +23,54 @@ fn generated_openapi_document_is_committed() {
     compare("training-v1.json", OPENAPI);
 }
 
-/// What v1 has promised only grows: a line that is gone is a breaking change, which needs another version.
+/// What breaks clients of a committed list of fields: what is gone, and what a request that was there before must have now.
+fn breaking<'l>(committed: &'l str, present: &'l str) -> Vec<&'l str> {
+    let lines = |text: &'l str| -> BTreeSet<&'l str> { text.lines().collect() };
+    let (committed, present) = (lines(committed), lines(present));
+    let is_rule = |line: &str| line.ends_with(" is required");
+    let gone = committed.difference(&present).filter(|line| !is_rule(line));
+    let was_there = |line: &str| {
+        let message = line.split_once('.').map(|(message, _)| format!("{message}."));
+        message.is_some_and(|message| committed.iter().any(|line| line.starts_with(&message)))
+    };
+    let added = present.difference(&committed).filter(|line| is_rule(line) && was_there(line));
+    gone.chain(added).copied().collect()
+}
+
+/// A breaking change needs another version.
 #[test]
 fn generated_list_of_fields_only_grows() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../openapi/training-v1.fields");
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    let gone: Vec<&str> =
-        committed.lines().filter(|line| !FIELDS.lines().any(|present| present == *line)).collect();
-    assert!(gone.is_empty(), "clients depend on these: {gone:#?}");
+    let breaking = breaking(&committed, FIELDS);
+    assert!(breaking.is_empty(), "clients depend on these: {breaking:#?}");
     compare("training-v1.fields", FIELDS);
+}
+
+#[test]
+fn each_kind_of_breaking_change_is_found() {
+    let line = |start: &str| FIELDS.lines().find(|line| line.starts_with(start)).unwrap();
+    let (field, value) = (line("JobRow.uid = "), line("BatchJobsRequest.action may be "));
+    for (was, is, found) in [
+        ("ListJobs(", "", "ListJobs(ListJobsRequest) returns"),
+        (" GET /api/v1/jobs\n", " POST /api/v1/jobs\n", "ListJobs(ListJobsRequest) returns"),
+        (" returns (stream LogItem)", " returns (LogItem)", "ReadLogs("),
+        (field, "", field),
+        (field, "JobRow.uid = 4 int32", field),
+        (field, "JobRow.uid = 99 string", field),
+        (value, "", value),
+        (field, &format!("{field}\nListJobsRequest.owner is required"), "ListJobsRequest.owner is required"),
+    ] {
+        let present = FIELDS.replacen(was, is, 1);
+        let breaking = breaking(FIELDS, &present);
+        assert!(breaking.len() == 1 && breaking[0].starts_with(found), "{was} -> {is}: {breaking:?}");
+    }
+    let grown = format!(
+        "{FIELDS}New(A) returns (B) GET /api/v1/new\nA.name = 1 string\nA.name is required\nJobRow.more = 99 string\n"
+    );
+    assert_eq!(breaking(FIELDS, &grown), [""; 0]);
+    let looser = FIELDS.replace("CreateJobRequest.namespace is required\n", "");
+    assert_eq!(breaking(FIELDS, &looser), [""; 0]);
 }
 
 #[test]
