@@ -9,17 +9,24 @@ use serde_json::json;
 
 use crate::place::{Place, on_each};
 use crate::site::Site;
-use crate::stage::{Reply, TEAM, job};
+use crate::stage::{TEAM, job};
 
 /// How often the program is killed.
 const ROUNDS: usize = 4;
 /// The number of clients that ask at once.
 const CLIENTS: usize = 4;
 
-/// What the program acknowledged: the path of the object, and the id of the request.
-type Acknowledged = (String, String);
+/// What the program acknowledged.
+struct Acknowledged {
+    /// The path under which it is read.
+    path: String,
+    /// A text that is read there.
+    holds: String,
+    /// The id of the request.
+    request: String,
+}
 
-/// Creates a job and a rule again and again until the program is gone.
+/// Creates a job, a template, a rule and a notification again and again until the program is gone.
 async fn client(
     site: &Site,
     address: SocketAddr,
@@ -29,17 +36,44 @@ async fn client(
     for number in 0..6 {
         let name = format!("{name}-{number}");
         let base = format!("/api/v1/namespaces/{TEAM}");
-        let body = json!({ "manifest": job(&name).to_string(), "skipChecks": true });
-        let Some(created) = site.ask(address, "POST", &format!("{base}/jobs"), Some(body)).await else {
-            return;
-        };
-        assert_eq!(created.status, 200, "{}", created.text);
-        let id = |reply: &Reply| reply.headers["x-request-id"].to_str().unwrap().to_owned();
-        acknowledged.send((format!("{base}/jobs/mpijob/{name}"), id(&created))).await.unwrap();
-        let (path, body) = (format!("{base}/notifications/{name}"), json!({ "url": "https://example.com/" }));
-        let Some(put) = site.ask(address, "PUT", &path, Some(body)).await else { return };
-        assert_eq!(put.status, 200, "{}", put.text);
-        acknowledged.send((path, id(&put))).await.unwrap();
+        let manifest = job(&name).to_string();
+        let changes = [
+            (
+                "POST",
+                format!("{base}/jobs"),
+                json!({ "manifest": manifest, "skipChecks": true }),
+                format!("{base}/jobs/mpijob/{name}"),
+            ),
+            (
+                "PUT",
+                format!("{base}/templates/{name}"),
+                json!({ "manifest": manifest }),
+                format!("{base}/templates/{name}"),
+            ),
+            (
+                "PUT",
+                format!("{base}/notifications/{name}"),
+                // A name that nobody can have: its notifications stay on their way.
+                json!({ "url": "https://hook.invalid/" }),
+                format!("{base}/notifications/{name}"),
+            ),
+            (
+                "POST",
+                format!("{base}/notifications/{name}/test"),
+                json!({}),
+                format!("{base}/deliveries?limit=500"),
+            ),
+        ];
+        for (verb, at, body, path) in changes {
+            let Some(reply) = site.ask(address, verb, &at, Some(body)).await else { return };
+            assert_eq!(reply.status, 200, "{verb} {at}: {}", reply.text);
+            let request = reply.headers["x-request-id"].to_str().unwrap().to_owned();
+            let holds = match reply.json()["id"].as_str() {
+                Some(delivery) => delivery.to_owned(),
+                None => name.clone(),
+            };
+            acknowledged.send(Acknowledged { path, holds, request }).await.unwrap();
+        }
     }
 }
 
@@ -56,7 +90,7 @@ fn nothing_that_was_acknowledged_is_lost_by_a_kill() {
             let clients =
                 futures::future::join_all(names.iter().map(|name| client(&site, address, name, &sender)));
             let killing = async {
-                for _ in 0..3 + 5 * round {
+                for _ in 0..3 + 7 * round {
                     all.push(receiver.recv().await.unwrap());
                 }
                 // SIGKILL, while it is at the next requests.
@@ -79,9 +113,10 @@ fn nothing_that_was_acknowledged_is_lost_by_a_kill() {
                 None => break,
             }
         }
-        for (path, id) in &all {
-            assert_eq!(site.get(address, path).await.unwrap().status, 200, "{path}");
-            let lines = recorded.split(&format!("\"request\":\"{id}\"")).nth(1).unwrap_or_default();
+        for Acknowledged { path, holds, request } in &all {
+            let kept = site.get(address, path).await.unwrap();
+            assert!(kept.status == 200 && kept.text.contains(holds), "{path} {holds}: {}", kept.text);
+            let lines = recorded.split(&format!("\"request\":\"{request}\"")).nth(1).unwrap_or_default();
             let own = lines.split("\"request\"").next().unwrap_or_default();
             for stage in ["RequestReceived", "ResponseComplete"] {
                 assert_eq!(own.matches(stage).count(), 1, "{path} {stage}: {own}");
