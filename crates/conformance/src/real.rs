@@ -74,6 +74,16 @@ impl Real {
     /// # Errors
     /// See [`Error`]. Nothing is left running then.
     pub async fn start(binaries: &Path) -> Result<Self, Error> {
+        let token =
+            cluster::apiserver::auth::new_token().map_err(|error| Error::Client(error.to_string()))?;
+        Self::start_with(binaries, &token, &[]).await
+    }
+
+    /// The same with this token for the administrator, and with people: a name and a token of each.
+    ///
+    /// # Errors
+    /// See [`Error`]. Nothing is left running then.
+    pub async fn start_with(binaries: &Path, token: &str, people: &[(&str, &str)]) -> Result<Self, Error> {
         for name in ["etcd", "kube-apiserver"] {
             let path = binaries.join(name);
             if !path.is_file() {
@@ -83,16 +93,15 @@ impl Real {
         let folder = tempfile::tempdir().map_err(failed("a folder for the real server"))?;
         let at = folder.path().to_owned();
         let identity = tls::load_or_make(&at.join("pki"), Ipv4Addr::LOCALHOST.into())?;
-        let token =
-            cluster::apiserver::auth::new_token().map_err(|error| Error::Client(error.to_string()))?;
-        fs::write(at.join("tokens.csv"), format!("{token},kubernetes-admin,admin,system:masters\n"))
-            .map_err(failed("tokens.csv"))?;
+        let people = people.iter().map(|(name, token)| format!("{token},{name},{name}\n"));
+        let tokens = format!("{token},kubernetes-admin,admin,system:masters\n{}", people.collect::<String>());
+        fs::write(at.join("tokens.csv"), tokens).map_err(failed("tokens.csv"))?;
         let (api, store, peer) = (free_port()?, free_port()?, free_port()?);
         let processes = vec![etcd(binaries, &at, store, peer)?, apiserver(binaries, &at, api, store)?];
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, api));
         let said = |error: &dyn std::fmt::Display| Error::Client(error.to_string());
         let access =
-            kubeconfig::kubeconfig(address, &identity.ca_pem, &token).map_err(|error| said(&error))?;
+            kubeconfig::kubeconfig(address, &identity.ca_pem, token).map_err(|error| said(&error))?;
         let kubeconfig = at.join("kubeconfig");
         let text = serde_json::to_string(&access).map_err(|error| said(&error))?;
         fs::write(&kubeconfig, text).map_err(failed("the kubeconfig"))?;

@@ -21,8 +21,6 @@ use crate::metrics::Open;
 use crate::problem::Problem;
 use crate::service::Service;
 
-/// How long a call may take until it is answered, or its stream begins.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest name of a namespace or job.
 const LONGEST_NAME: usize = 253;
 
@@ -119,8 +117,9 @@ async fn measured<T>(
     work: impl Future<Output = Result<T, Problem>>,
 ) -> Result<T, Problem> {
     let begun = Instant::now();
-    let outcome = tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| {
-        let message = format!("the cluster did not answer within {} s", PATIENCE.as_secs());
+    let patience = service.settings.patience;
+    let outcome = tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
+        let message = format!("the cluster did not answer within {} s", patience.as_secs());
         Err(Problem { status: StatusCode::GATEWAY_TIMEOUT, ..Problem::unavailable(message) })
     });
     let status = outcome.as_ref().err().map_or(StatusCode::OK, |problem| problem.status);

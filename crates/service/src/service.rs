@@ -52,6 +52,8 @@ pub struct Settings {
     pub admission: Duration,
     /// How often an open stream's token and permissions are checked.
     pub recheck: Duration,
+    /// How long a call may take until it is answered, or its stream begins.
+    pub patience: Duration,
 }
 
 impl Default for Settings {
@@ -68,6 +70,7 @@ impl Default for Settings {
             sample: Duration::from_secs(15),
             admission: Duration::from_secs(12),
             recheck: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
         }
     }
 }

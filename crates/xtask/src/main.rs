@@ -23,6 +23,7 @@ mod kueue;
 mod machine;
 mod needs;
 mod sdk;
+mod service;
 mod sources;
 mod specs;
 mod steps;
@@ -51,6 +52,8 @@ cargo xtask TASK
                     the same requests to the embedded cluster and a real kube-apiserver
   upstream [--binaries DIR] [FILTER | --controllers [FILTER]]
                     the operator's tests of upstream's behaviours that need no pod, on a real kube-apiserver
+  service [--binaries DIR] [FILTER]
+                    the training service's tests that need no pod, on real kube-apiservers
   verbs [--binaries DIR]
                     every verb of odh training: on the embedded cluster, and on a real kube-apiserver with our operator
                     and with upstream's
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         ["bench", names @ ..] => bench::run(names),
         ["conformance", words @ ..] => conformance::run(words),
         ["upstream", words @ ..] => upstream::run(words),
+        ["service", words @ ..] => service::run(words),
         ["verbs", words @ ..] => verbs::run(words),
         ["kueue", words @ ..] => kueue::run(words),
         ["tables", checkout] => tables::run(checkout),

@@ -71,7 +71,8 @@ fn sqlite() -> Place {
     Place { location: Location::File(file), folder, url }
 }
 
-async fn postgres() -> Option<Place> {
+/// A database of its own, if this machine has PostgreSQL.
+pub async fn postgres() -> Option<Place> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let server = SERVER.get_or_init(Server::start).as_ref()?;
@@ -149,7 +150,7 @@ impl Server {
 const NOBODY: u32 = 65534;
 
 /// Returns the folder with the programs of the newest PostgreSQL.
-fn programs() -> Option<PathBuf> {
+pub fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let folders = versions.filter_map(Result::ok).map(|version| version.path().join("bin"));
     let version = |folder: &Path| folder.parent()?.file_name()?.to_str()?.parse::<u32>().ok();

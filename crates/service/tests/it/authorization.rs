@@ -11,6 +11,7 @@ use tonic::Status;
 
 use crate::stage::{
     ADMIN, Channel, EXPIRED, JANE, JOE, NOBODYS, OTHER_TEAM, PATIENCE, Stage, TEAM, VERA, call, request,
+    rest_of,
 };
 
 /// What a caller needs in a namespace.
@@ -150,23 +151,7 @@ async fn over_rest(
     token: &str,
     example: &Value,
 ) -> &'static str {
-    let mut path = method.path.to_owned();
-    let mut query = Vec::new();
-    let mut body = serde_json::Map::new();
-    for (name, value) in example.as_object().unwrap() {
-        let slot = format!("{{{name}}}");
-        if path.contains(&slot) {
-            path = path.replace(&slot, value.as_str().unwrap());
-        } else if method.body {
-            body.insert(name.clone(), value.clone());
-        } else {
-            for one in value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]) {
-                query.push(format!("{name}={}", one.as_str().map_or_else(|| one.to_string(), str::to_owned)));
-            }
-        }
-    }
-    let path = format!("{path}?{}", query.join("&"));
-    let body = method.body.then_some(Value::Object(body));
+    let (path, body) = rest_of(method, example);
     // A stream does not end: its status says enough.
     match stage.open(request(method.verb, &path, token, body)).await.status().as_u16() {
         401 => "unknown",

@@ -1,11 +1,12 @@
 //! Hostile and broken input: every answer says what is wrong, none is a server error.
 
 use bytes::Bytes;
-use http_body_util::Full;
-use serde_json::json;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
 use service::METHODS;
 
-use crate::stage::{ADMIN, JANE, Stage, request};
+use crate::stage::{ADMIN, Channel, JANE, Stage, request, rest_of};
 
 const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
 
@@ -142,4 +143,105 @@ async fn credentials_that_are_none_are_refused() {
     let mut two = request("GET", "/api/v1/me", JANE, None);
     two.headers_mut().append("authorization", format!("Bearer {ADMIN}").parse().unwrap());
     assert_eq!(stage.send(two).await.status, 401, "two tokens are two callers");
+}
+
+#[tokio::test]
+async fn wrong_bodies_of_every_method_are_refused_in_words_and_break_nothing() {
+    let stage = Stage::new().await;
+    let values = [
+        json!(null),
+        json!(-1),
+        json!(1.5),
+        json!(99_999_999_999_i64),
+        json!(true),
+        json!(""),
+        json!("../../x\u{0}\r\n"),
+        json!("x".repeat(100_000)),
+        json!([[]]),
+        json!([{ "a": 1 }]),
+        json!({ "a": { "b": [] } }),
+        json!(vec!["x"; 5_000]),
+    ];
+    for method in METHODS.iter().filter(|method| method.body) {
+        let example: Value = serde_json::from_str(method.example).unwrap();
+        let (path, body) = rest_of(method, &example);
+        for field in
+            method.fields.iter().filter(|field| !method.path.contains(&format!("{{{}}}", field.name)))
+        {
+            for value in &values {
+                let mut body = body.clone().unwrap();
+                body[field.name] = value.clone();
+                let reply = stage.rest(method.verb, &path, JANE, Some(body)).await;
+                let shown: String = value.to_string().chars().take(40).collect();
+                assert!(reply.status < 500, "{} {}={shown}: {}", method.name, field.name, reply.text);
+                for word in ["invalid type", "invalid value", "expected ", "i32", "struct ", "variant"] {
+                    let problem = reply.status >= 400 && reply.text.contains(word);
+                    assert!(
+                        !problem,
+                        "{} {}={shown} names \"{word}\": {}",
+                        method.name, field.name, reply.text
+                    );
+                }
+            }
+        }
+        for sent in ["{", "[]", "null", "\u{0}", "{\"a\":", "{\"a\": 1}"] {
+            let mut broken = request(method.verb, &path, JANE, None);
+            *broken.body_mut() = Full::new(sent.into());
+            let reply = stage.send(broken).await;
+            assert_eq!(reply.status, 400, "{} {sent:?}: {}", method.name, reply.text);
+        }
+        let mut huge = request(method.verb, &path, JANE, None);
+        *huge.body_mut() = Full::new(Bytes::from(vec![b' '; 5 << 20]));
+        assert_eq!(stage.send(huge).await.status, 413, "{}", method.name);
+    }
+}
+
+/// Sends bytes as a gRPC call; returns the status code of the call.
+async fn over_grpc(channel: &mut Channel, stage: &Stage, method: &str, body: Bytes) -> String {
+    let request = Request::post(format!("{}training.v1.Training/{method}", stage.origin()))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("authorization", format!("Bearer {JANE}"))
+        .body(tonic::body::Body::new(Full::new(body)))
+        .unwrap();
+    let reply = tower::ServiceExt::ready(channel).await.unwrap();
+    let reply = tower::Service::call(reply, request).await.unwrap();
+    assert_eq!(reply.status(), 200, "{method}");
+    if let Some(code) = reply.headers().get("grpc-status") {
+        return code.to_str().unwrap().to_owned();
+    }
+    let read = reply.into_body().collect().await.unwrap();
+    read.trailers().unwrap()["grpc-status"].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn wrong_messages_of_every_method_over_grpc_are_refused_and_break_nothing() {
+    let stage = Stage::new().await;
+    let framed = |message: &[u8]| {
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        Bytes::from([&[0][..], &length, message].concat())
+    };
+    // Bytes that are no message, a field with a broken length, text that is not UTF-8, a frame that ends too soon, one
+    // that claims to be compressed, and one that is too large.
+    let broken = [
+        framed(&[0xff; 100]),
+        framed(&[0x0a, 0x7f, b'a']),
+        framed(&[0x0a, 0x02, 0xff, 0xfe]),
+        Bytes::from_static(&[0, 0, 0, 0, 9, 1]),
+        Bytes::from_static(&[1, 0, 0, 0, 1, 1]),
+        Bytes::from_static(&[0, 0xff, 0xff, 0xff, 0xff, 1]),
+    ];
+    let mut channel = stage.channel().await;
+    for method in METHODS {
+        for bytes in &broken {
+            let code = over_grpc(&mut channel, &stage, method.name, bytes.clone()).await;
+            // InvalidArgument, ResourceExhausted, OutOfRange, Unimplemented (a compression), or a decoder's Internal.
+            assert!(
+                ["3", "8", "11", "12", "13"].contains(&code.as_str()),
+                "{} {bytes:?}: {code}",
+                method.name
+            );
+        }
+    }
+    assert_eq!(stage.get("/api/v1/me", JANE).await.status, 200);
 }

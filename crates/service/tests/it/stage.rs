@@ -1,4 +1,5 @@
-//! A stage for one test: an API server, people with tokens, and the service on it.
+//! A stage for one test: an API server, people with tokens, and the service on it. `cargo xtask service` runs the same
+//! tests on a real kube-apiserver, one for each test.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -15,6 +16,7 @@ use cluster::apiserver::kubelet::{
 };
 use cluster::apiserver::{ApiServer, Endpoint, bootstrap};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
+use conformance::real::Real;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use http::{HeaderMap, Method, Request, Response, Uri};
@@ -29,7 +31,10 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use kube::client::Body;
+use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use kube::{Client, ResourceExt};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -45,7 +50,10 @@ use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneService;
 
 use crate::place::Place;
+use crate::stores;
 
+/// Names the folder with the programs of a real API server to use.
+const REAL: &str = "ODH_REAL_BINARIES";
 /// How long a test waits for anything.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The namespaces: of jane and vera, of joe, of nobody.
@@ -64,37 +72,78 @@ const NODE: &str = "node-0";
 /// A service over gRPC.
 pub type Channel = BoxCloneService<Request<tonic::body::Body>, Response<Incoming>, hyper::Error>;
 
-/// Records the requests that reach the API server as the service's own account.
-#[derive(Clone)]
-struct Recorded {
-    inner: Endpoint,
-    requests: Arc<Mutex<Vec<String>>>,
+/// What is the matter with the API server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Trouble {
+    #[default]
+    None,
+    /// It cannot be reached.
+    Away,
+    /// It answers nothing.
+    Silent,
+    /// It answers 429.
+    Busy,
 }
 
-impl tower::Service<Request<Body>> for Recorded {
-    type Response = <Endpoint as tower::Service<Request<Body>>>::Response;
-    type Error = <Endpoint as tower::Service<Request<Body>>>::Error;
-    type Future = <Endpoint as tower::Service<Request<Body>>>::Future;
+/// The line to the API server. It may be in trouble, and it records the requests of the service's own account.
+#[derive(Clone)]
+struct Line {
+    inner: Client,
+    trouble: Arc<Mutex<Trouble>>,
+    requests: Option<Arc<Mutex<Vec<String>>>>,
+}
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        tower::Service::<Request<Body>>::poll_ready(&mut self.inner, context)
+impl tower::Service<Request<Body>> for Line {
+    type Response = Response<Body>;
+    type Error = tower::BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, tower::BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
-        self.inner.call(request)
+        if let Some(requests) = &self.requests {
+            requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+        }
+        answer(self.inner.clone(), request, *self.trouble.lock().unwrap()).boxed()
     }
+}
+
+async fn answer(
+    client: Client,
+    request: Request<Body>,
+    trouble: Trouble,
+) -> Result<Response<Body>, tower::BoxError> {
+    match trouble {
+        Trouble::None => Ok(client.send(request).await?),
+        Trouble::Away => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
+        Trouble::Silent => std::future::pending().await,
+        Trouble::Busy => {
+            let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429,
+                "reason": "TooManyRequests", "message": "too many requests" });
+            let response = Response::builder().status(429).header("retry-after", "1");
+            Ok(response.body(Body::from(status.to_string().into_bytes()))?)
+        }
+    }
+}
+
+/// The API server of a stage.
+enum Server {
+    Embedded(Arc<ApiServer>),
+    Real(Box<Real>),
 }
 
 /// The stage.
 pub struct Stage {
     /// A client as the administrator.
     pub admin: Client,
-    server: Arc<ApiServer>,
+    server: Server,
     address: SocketAddr,
     authority: String,
     roots: Arc<ClientConfig>,
     requests: Arc<Mutex<Vec<String>>>,
+    trouble: Arc<Mutex<Trouble>>,
     stop: CancellationToken,
     /// What the service is started with again.
     own: Client,
@@ -133,7 +182,7 @@ impl Stage {
     pub async fn with(settings: Settings) -> Self {
         let (acceptor, authority) = tls::for_this_machine().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let keep = Keep::in_folder(&folder.path().join("kept"));
+        let keep = stores::keep(&folder.path().join("kept")).await;
         Self::at(settings, keep, folder, acceptor, &authority).await
     }
 
@@ -161,7 +210,7 @@ impl Stage {
         };
         let acceptor = tls::from_files(files, CancellationToken::new()).unwrap();
         let proxy_key = PrivateKeyDer::try_from(proxy_key.serialize_der()).unwrap();
-        let keep = Keep::in_folder(&folder.path().join("kept"));
+        let keep = stores::keep(&folder.path().join("kept")).await;
         let stage = Self::at(Settings::default(), keep, folder, acceptor, &authority.pem()).await;
         (stage, (proxy.der().clone(), proxy_key))
     }
@@ -195,28 +244,16 @@ impl Stage {
         let age = Duration::from_secs(100 * 365 * 24 * 3600);
         let retention = Retention { history: age, usage: age, logs: age, ..Retention::default() };
         let keep = Keep { every: Duration::from_millis(50), retention, ..keep };
-        let file = folder.path().join(users::FILE);
-        let later = Timestamp::now() + 1.hour();
-        let person = |name: &str, token: &str, until| Person::new(name, Vec::new(), token, until);
-        let people = [
-            person("jane", JANE, later),
-            person("vera", VERA, later),
-            person("joe", JOE, later),
-            person("gone", EXPIRED, Timestamp::now() - 1.hour()),
-        ];
-        users::save(&file, &people).unwrap();
-        let identities =
-            Identities::new(ADMIN).with_users(Users::new(file)).with_keys(Keys::fresh().unwrap());
-        let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
-        let server = Arc::new(ApiServer::new(store, identities));
-        bootstrap::roles(server.store()).await.unwrap();
-        let admin = Client::new(Endpoint::trusted(server.clone(), UserInfo::admin()), "default");
-        prepare(&admin).await;
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let account = UserInfo::account("mpi-operator", "training-service");
-        let own = Recorded { inner: Endpoint::trusted(server.clone(), account), requests: requests.clone() };
-        let own = Client::new(own, "default");
-        let nobody = Client::new(Endpoint::with_credentials(server.clone()), "default");
+        let (server, admin, nobody) = match std::env::var_os(REAL) {
+            Some(binaries) => real(binaries.as_ref()).await,
+            None => embedded(&folder).await,
+        };
+        prepare(&admin, &server).await;
+        let (requests, trouble) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::default()));
+        let line =
+            |inner, requests| Client::new(Line { inner, requests, trouble: trouble.clone() }, "default");
+        let own = line(own(&server, &admin).await, Some(requests.clone()));
+        let nobody = line(nobody, None);
         let stop = CancellationToken::new();
         let address = serve((&own, &nobody), &settings, &keep, &acceptor, &stop).await;
         let roots = client_config(authority, None);
@@ -228,6 +265,7 @@ impl Stage {
             authority,
             roots,
             requests,
+            trouble,
             stop,
             own,
             nobody,
@@ -259,6 +297,11 @@ impl Stage {
     /// Stops the service.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// From now on, something is the matter with the API server, as the service sees it.
+    pub fn trouble(&self, trouble: Trouble) {
+        *self.trouble.lock().unwrap() = trouble;
     }
 
     /// The requests that the service sent as its own account.
@@ -425,17 +468,25 @@ impl Stage {
             "ready": true, "restartCount": 0, "state": state }] });
         let patch = Patch::Merge(json!({ "status": status }));
         pods.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
-        self.server.kubelets.register(NODE, Arc::new(Commands));
+        self.embedded().kubelets.register(NODE, Arc::new(Commands));
+    }
+
+    /// The embedded server, for what only its node can play.
+    fn embedded(&self) -> &ApiServer {
+        match &self.server {
+            Server::Embedded(server) => server,
+            Server::Real(_) => panic!("this test needs a node that writes output or measures pods"),
+        }
     }
 
     /// Says what pods have written: the pod, the second of the line, its text.
     pub fn output(&self, lines: Vec<(String, i64, String)>) {
-        self.server.kubelets.register(NODE, Arc::new(Played { lines, pods: Vec::new() }));
+        self.embedded().kubelets.register(NODE, Arc::new(Played { lines, pods: Vec::new() }));
     }
 
     /// Lets the pods write a line, and end, once `end` is cancelled. `opened` is cancelled when somebody reads their output.
     pub fn output_later(&self, line: &'static str, opened: CancellationToken, end: CancellationToken) {
-        self.server.kubelets.register(NODE, Arc::new(Unfinished { line, opened, end }));
+        self.embedded().kubelets.register(NODE, Arc::new(Unfinished { line, opened, end }));
     }
 
     /// Says what pods use: the pod, billionths of a core, bytes.
@@ -455,7 +506,7 @@ impl Stage {
                 traffic: None,
             });
         }
-        self.server.kubelets.register(NODE, Arc::new(Played { lines: Vec::new(), pods }));
+        self.embedded().kubelets.register(NODE, Arc::new(Played { lines: Vec::new(), pods }));
     }
 
     /// A token of a service account that edits jobs of the team, for an audience.
@@ -502,7 +553,7 @@ impl Stage {
     }
 }
 
-async fn connect(
+pub async fn connect(
     address: SocketAddr,
     roots: &ClientConfig,
     protocol: &[u8],
@@ -572,6 +623,28 @@ pub fn request(verb: &str, path: &str, token: &str, body: Option<Value>) -> Requ
     request
 }
 
+/// The address and the body of a method's request over REST.
+pub fn rest_of(method: &service::contract::Method, message: &Value) -> (String, Option<Value>) {
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let mut path = method.path.to_owned();
+    let mut query = Vec::new();
+    let mut body = serde_json::Map::new();
+    for (name, value) in message.as_object().unwrap() {
+        let slot = format!("{{{name}}}");
+        if path.contains(&slot) {
+            path = path.replace(&slot, &encoded(value.as_str().unwrap()));
+        } else if method.body {
+            body.insert(name.clone(), value.clone());
+        } else {
+            for one in value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]) {
+                let text = one.as_str().map_or_else(|| one.to_string(), str::to_owned);
+                query.push(format!("{name}={}", encoded(&text)));
+            }
+        }
+    }
+    (format!("{path}?{}", query.join("&")), method.body.then_some(Value::Object(body)))
+}
+
 /// A gRPC request with a token.
 pub fn call<M>(token: &str, message: M) -> tonic::Request<M> {
     let mut request = tonic::Request::new(message);
@@ -604,13 +677,76 @@ pub fn job(name: &str) -> Value {
             "Worker": { "replicas": 2, "template": template } } } })
 }
 
-async fn prepare(admin: &Client) {
+/// The embedded cluster's API, with clients as the administrator and without credentials.
+async fn embedded(folder: &TempDir) -> (Server, Client, Client) {
+    let file = folder.path().join(users::FILE);
+    let later = Timestamp::now() + 1.hour();
+    let person = |name: &str, token: &str, until| Person::new(name, Vec::new(), token, until);
+    let people = [
+        person("jane", JANE, later),
+        person("vera", VERA, later),
+        person("joe", JOE, later),
+        person("gone", EXPIRED, Timestamp::now() - 1.hour()),
+    ];
+    users::save(&file, &people).unwrap();
+    let identities = Identities::new(ADMIN).with_users(Users::new(file)).with_keys(Keys::fresh().unwrap());
+    let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
+    let server = Arc::new(ApiServer::new(store, identities));
+    bootstrap::roles(server.store()).await.unwrap();
+    let admin = Client::new(Endpoint::trusted(server.clone(), UserInfo::admin()), "default");
+    let nobody = Client::new(Endpoint::with_credentials(server.clone()), "default");
+    (Server::Embedded(server), admin, nobody)
+}
+
+/// The same of a real server. It does not know tokens that have expired.
+async fn real(binaries: &std::path::Path) -> (Server, Client, Client) {
+    let people = [("jane", JANE), ("vera", VERA), ("joe", JOE)];
+    let real = Real::start_with(binaries, ADMIN, &people).await.unwrap();
+    let (admin, nobody) = (client_of(&real, ADMIN).await, client_of(&real, "").await);
+    (Server::Real(Box::new(real)), admin, nobody)
+}
+
+/// A client of a real server with a token, or without credentials.
+async fn client_of(real: &Real, token: &str) -> Client {
+    let kubeconfig = Kubeconfig::read_from(&real.kubeconfig).unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let token = (!token.is_empty()).then(|| token.to_owned().into());
+    config.auth_info = AuthInfo { token, ..AuthInfo::default() };
+    Client::try_from(config).unwrap()
+}
+
+/// A client as the service's own account.
+async fn own(server: &Server, admin: &Client) -> Client {
+    match server {
+        Server::Embedded(server) => {
+            let account = UserInfo::account("mpi-operator", "training-service");
+            Client::new(Endpoint::trusted(server.clone(), account), "default")
+        }
+        Server::Real(real) => {
+            let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), "mpi-operator");
+            let (params, request) = (PostParams::default(), TokenRequest::default());
+            let made = accounts.create_token_request("training-service", &params, &request).await.unwrap();
+            client_of(real, &made.status.unwrap().token.unwrap()).await
+        }
+    }
+}
+
+async fn prepare(admin: &Client, server: &Server) {
     let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
     crds.create(&PostParams::default(), &api::mpijob_crd()).await.unwrap();
+    let served = await_condition(crds, "mpijobs.kubeflow.org", is_crd_established());
+    tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     for name in ["mpi-operator", TEAM, OTHER_TEAM, NOBODYS] {
         let namespace = json!({ "metadata": { "name": name } });
         namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
+        if let Server::Real(_) = server {
+            // Pods are refused without it, and no controller creates it there.
+            let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), name);
+            let account = json!({ "metadata": { "name": "default" }, "automountServiceAccountToken": false });
+            let account = serde_json::from_value(account).unwrap();
+            accounts.create(&PostParams::default(), &account).await.unwrap();
+        }
     }
     for file in [
         include_str!("../../../../deploy/base/user-roles.yaml"),
