@@ -231,6 +231,7 @@ async fn a_proxy_shows_a_certificate_of_the_configured_authority() {
     assert_eq!(get(&stage, "/api/v1/me", &token).await.status, 401, "without a certificate");
     let stage = stage.connecting_with(proxy);
     assert_eq!(get(&stage, "/api/v1/me", &token).await.json()["user"], "jane");
+    assert_eq!(get(&stage, "/api/v1/me", &[]).await.status, 401, "a certificate alone identifies nobody");
 }
 
 #[tokio::test]
