@@ -240,7 +240,7 @@ fn status_of(error: &Error) -> (StatusCode, &'static str) {
             | "Timeout"
             | ADMISSION_UNAVAILABLE,
         ) => (StatusCode::SERVICE_UNAVAILABLE, "Unavailable"),
-        (Class::Error, "BadRequest") => (StatusCode::BAD_REQUEST, "Usage"),
+        (Class::Error, "BadRequest" | "NotSupported") => (StatusCode::BAD_REQUEST, "Usage"),
         (Class::Error, _) => (StatusCode::BAD_GATEWAY, "Error"),
         (Class::Usage, _) => (StatusCode::BAD_REQUEST, "Usage"),
         (Class::NotFound, _) => (StatusCode::NOT_FOUND, "NotFound"),
@@ -277,6 +277,7 @@ mod tests {
             (refused(Class::Conflict, "AlreadyExists"), 409, tonic::Code::AlreadyExists),
             (refused(Class::Conflict, "NotEnded"), 409, tonic::Code::FailedPrecondition),
             (refused(Class::Invalid, "Invalid"), 422, tonic::Code::InvalidArgument),
+            (refused(Class::Error, "NotSupported"), 400, tonic::Code::InvalidArgument),
             (refused(Class::Error, "InternalError"), 502, tonic::Code::Unavailable),
             (refused(Class::Error, ADMISSION_UNAVAILABLE), 503, tonic::Code::Unavailable),
             (Error::Unreachable { detail: "x".to_owned() }.into(), 503, tonic::Code::Unavailable),

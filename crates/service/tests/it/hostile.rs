@@ -122,6 +122,8 @@ async fn an_unknown_parameter_is_named_with_the_one_that_was_meant() {
     assert_eq!(stage.get("/api/v1/jobs?limit=501", JANE).await.status, 422);
     assert_eq!(stage.get("/api/v1/jobs?continue=zzz", JANE).await.status, 422);
     assert_eq!(stage.rest("PUT", "/api/v1/jobs", JANE, None).await.status, 405);
+    let cancel = "/api/v1/namespaces/team-cv/jobs/tfjob/a/cancel";
+    assert_eq!(stage.rest("POST", cancel, ADMIN, None).await.status, 400, "only MPIJobs can be cancelled");
 }
 
 #[tokio::test]
