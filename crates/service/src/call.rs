@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::stream::{BoxStream, Stream, StreamExt};
 use http::{HeaderMap, StatusCode};

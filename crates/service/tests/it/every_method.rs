@@ -302,7 +302,7 @@ async fn runs_a_job(person: &mut Person, prefix: &str) {
     );
     let shown = person.ask("GetJob", of(&name)).await;
     assert_eq!(shown["row"]["uid"], made["job"]["uid"]);
-    let hello = person.lines(&name, json!({ "grep": "hello" })).await;
+    let hello = person.lines(&name, json!({ "grep": "^hello" })).await;
     assert_eq!(hello, ["hello from rank 0", "hello from rank 1"]);
     let events = person.ask("ListEvents", of(&name)).await;
     assert!(!events["events"].as_array().unwrap().is_empty());
@@ -338,6 +338,7 @@ async fn stops_jobs(person: &mut Person, prefix: &str) {
     person.ask("CreateJob", json!({ "namespace": NAMESPACE, "spec": long })).await;
     person.wait(&name, "Running").await;
     assert_eq!(person.ask("SuspendJob", of(&name)).await["changed"], true);
+    person.until("GetJob", of(&name), |job| job["pods"] == json!([])).await;
     assert_eq!(person.ask("ResumeJob", of(&name)).await["changed"], true);
     person.wait(&name, "Running").await;
     person.ask("CancelJob", of(&name)).await;
