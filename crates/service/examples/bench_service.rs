@@ -265,7 +265,7 @@ impl Kubelet for Scribe {
         // As a node sends it: in parts of some KiB.
         let parts =
             (0..LINES / 50).map(move |part| (part * 50..(part + 1) * 50).map(&line).collect::<String>());
-        let parts: Vec<Result<Bytes, LogError>> = parts.map(|part| Ok(part.into())).collect();
+        let parts: Vec<Result<Bytes, std::io::Error>> = parts.map(|part| Ok(part.into())).collect();
         async { Ok(futures::stream::iter(parts).boxed()) }.boxed()
     }
 }
