@@ -1,20 +1,21 @@
 //! A file of a container as a response: to be saved, never to be shown. Its name and its content are hostile.
 
 use axum::body::Body;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::contract::ArtifactChunk;
-use crate::rest::respond;
 
 /// What `filename*` need not encode (RFC 8187).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 /// The longest name, in letters.
 const LONGEST_NAME: usize = 150;
 
-/// Returns the response; the first chunk has the name and the length.
-pub fn respond_with(head: &ArtifactChunk, content: Body) -> Response<Body> {
-    let mut response = respond(StatusCode::OK, "application/octet-stream", content);
+/// The media type of every file, so that no browser interprets one.
+pub const MEDIA_TYPE: &str = "application/octet-stream";
+
+/// Marks a response as such a file; the first chunk has the name and the length.
+pub fn mark(response: &mut Response<Body>, head: &ArtifactChunk) {
     let of = HeaderValue::from_static;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_DISPOSITION, disposition(&head.name));
@@ -23,7 +24,6 @@ pub fn respond_with(head: &ArtifactChunk, content: Body) -> Response<Body> {
     if let Ok(length) = HeaderValue::try_from(&head.length) {
         headers.insert(header::CONTENT_LENGTH, length);
     }
-    response
 }
 
 /// The header that lets a browser save the response under a name: once in ASCII, once in UTF-8.

@@ -121,7 +121,10 @@ where
         // A problem from here on cuts the response off, which a client notices by the length.
         Ok((head, chunks)) => {
             let content = chunks.map(|chunk| chunk.map(|chunk| Bytes::from(chunk.data)));
-            attachment::respond_with(&head, Body::from_stream(content))
+            let content = Body::from_stream(content);
+            let mut response = respond(StatusCode::OK, attachment::MEDIA_TYPE, content);
+            attachment::mark(&mut response, &head);
+            response
         }
         Err(problem) => refuse(&problem),
     }
