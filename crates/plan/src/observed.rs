@@ -182,13 +182,6 @@ impl ObservedState {
         there.or_else(|| self.launcher_failed.as_ref().map(|run| &run.pod))
     }
 
-    /// How many runs of the Launcher have failed. Its Job counts a failed pod a moment after the pod has ended.
-    pub(crate) fn launcher_failures(&self) -> i32 {
-        let counted = self.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.failed);
-        let failed = self.launcher_pods.iter().filter(|pod| is_failed(pod)).count();
-        counted.unwrap_or(0).max(i32::try_from(failed).unwrap_or(i32::MAX))
-    }
-
     /// The node of the job's pod of this name.
     pub(crate) fn node_of(&self, name: &str) -> Option<&str> {
         let mut pods = self.workers.iter().map(|pod| &**pod).chain(&self.launcher_pods);

@@ -572,8 +572,7 @@ fn retrying(job: &ValidJob, seen: &ObservedState, outlook: &Outlook, now: Timest
     if *outlook != Outlook::Active || !is_running_job || is_up || seen.launcher_end().is_some() {
         return None;
     }
-    let failures =
-        seen.launcher.as_ref().map(|_| seen.launcher_failures()).filter(|failures| *failures > 0)?;
+    let failures = seen.launcher.as_ref()?.status.as_ref()?.failed.filter(|failures| *failures > 0)?;
     let runs = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).saturating_add(1);
     let failed = seen.failed_launcher_pod().filter(|_| failures < runs)?;
     let ended = failed_run(failed)?.ended.finished_at?.0;
