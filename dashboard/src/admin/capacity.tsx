@@ -110,7 +110,7 @@ function useTyped(address: URLSearchParams): [Typed, (typed: Typed) => void] {
   const inAddress = fieldNames.map((name) => [name, address.get(name) ?? ""]);
   const known = JSON.stringify(inAddress);
   const [typed, setTyped] = useState<Typed>(() => Object.fromEntries(inAddress));
-  useEffect(() => setTyped(Object.fromEntries(JSON.parse(known))), [known]);
+  useEffect(() => setTyped(Object.fromEntries(JSON.parse(known)) as Typed), [known]);
   return [typed, setTyped];
 }
 
