@@ -112,6 +112,9 @@ const OVER_GRPC: &[(&str, Call)] = &[
     unary!("GetOverview", get_overview),
     unary!("CreateSignIn", create_sign_in),
     unary!("GetIdentity", get_identity),
+    unary!("CheckCapacity", check_capacity),
+    unary!("ListArtifacts", list_artifacts),
+    stream!("ReadArtifact", read_artifact),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -270,6 +273,7 @@ async fn every_method_works_with_real_jobs_over_both_protocols() {
         looks_around(&mut person).await;
         runs_a_job(&mut person, prefix).await;
         stops_jobs(&mut person, prefix).await;
+        reads_files(&mut person, prefix).await;
         keeps_templates_and_rules(&mut person, prefix).await;
         reads_what_was_done(&mut person, prefix).await;
         reads_the_output_of_many_workers(&mut person).await;
@@ -286,7 +290,38 @@ async fn looks_around(person: &mut Person) {
     assert!(overview["nodes"].is_array(), "{overview}");
     let wanted = json!({ "namespace": NAMESPACE, "spec": spec("wanted", 2, "true") });
     assert_eq!(person.ask("CheckAvailability", wanted).await["start"], "Now");
+    let question = json!({ "workers": 2, "cpu": "10m", "memory": "64Mi" });
+    assert_eq!(person.ask("CheckCapacity", question).await["start"], "Now");
     assert!(person.ask("CreateSignIn", json!({ "next": "/" })).await["path"].as_str().unwrap().len() > 20);
+}
+
+async fn reads_files(person: &mut Person, prefix: &str) {
+    let name = format!("{prefix}-files");
+    let pod = |script: &str| {
+        json!({ "template": { "spec": {
+            "containers": [{ "name": "main", "image": EXAMPLES_IMAGE, "command": ["sh", "-c", script],
+                "volumeMounts": [{ "name": "results", "mountPath": "/results" }] }],
+            "volumes": [{ "name": "results", "emptyDir": {} }] } } })
+    };
+    let manifest = json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": { "name": name },
+        "spec": { "mpiReplicaSpecs": { "Launcher": pod("echo 42 > /results/answer; exec sleep 3600") } } });
+    person.ask("CreateJob", json!({ "namespace": NAMESPACE, "manifest": manifest.to_string() })).await;
+    person.wait(&name, "Running").await;
+    let mut folder = of(&name);
+    folder["path"] = json!("/results");
+    person
+        .until("ListArtifacts", folder.clone(), |listed| {
+            field(&listed["artifacts"], "name").contains(&"answer")
+        })
+        .await;
+    folder["path"] = json!("/results/answer");
+    let read = person.ask_until("ReadArtifact", folder, |_| false).await;
+    // Over REST, the response is the file.
+    match person.protocol {
+        Protocol::Rest => assert_eq!(read, [json!(42)]),
+        Protocol::Grpc => assert_eq!(read[0]["size"], "3"),
+    }
+    person.ask("DeleteJob", of(&name)).await;
 }
 
 async fn runs_a_job(person: &mut Person, prefix: &str) {
