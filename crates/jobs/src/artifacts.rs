@@ -334,7 +334,8 @@ async fn texts(
     }
 }
 
-/// Reads entries: the letters of what it is and what it leads to, size, seconds, name. What is no entry is left out.
+/// Parses the entries of a listing: letters for the type and for the type of a link's target, size, seconds, name. Malformed
+/// entries are skipped.
 fn entries(text: &[u8]) -> Vec<Entry> {
     let whole = text.iter().rposition(|byte| *byte == 0).and_then(|end| text.get(..end)).unwrap_or_default();
     whole.split(|byte| *byte == 0).filter_map(entry).collect()

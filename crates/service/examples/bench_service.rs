@@ -54,7 +54,7 @@ const LINES: usize = 2000;
 const NODE: &str = "node-0";
 /// The rows of a list.
 const ROWS: usize = 100;
-/// What kubectl asks for, the least that an API server says of each object, and whole objects.
+/// The forms of a list: the Table that kubectl requests, metadata only, and whole objects.
 const FORMS: [(&str, &str); 3] = [
     ("table", "application/json;as=Table;v=v1;g=meta.k8s.io"),
     ("metadata", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"),
