@@ -5,19 +5,22 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use paging::MOST_PAGES;
 use semantics::{Quantity, has_ended, is_gpu};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::view::Row;
 use crate::{Attempt, Error, describe};
 
 /// Nano-units in one unit.
 const NANOS: f64 = 1e9;
+/// The most nodes whose summaries are read.
+const MOST_NODES: u32 = 64;
 
 /// A pod and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -181,6 +184,54 @@ pub async fn measure(client: &Client) -> Result<Vec<Measured>, Error> {
         found.extend(listed.items.iter().filter_map(measurement));
     }
     Ok(found)
+}
+
+/// The network traffic of a pod since it started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}
+
+/// Returns the traffic of pods that have a network of their own, from the summaries of at most [`MOST_NODES`] nodes. A node
+/// that does not answer is left out.
+///
+/// # Errors
+/// The server's refusal to list nodes.
+pub async fn traffic(client: &Client) -> Result<Vec<Traffic>, Error> {
+    let attempt = Attempt { verb: "list", what: "nodes", name: "", namespace: "" };
+    let nodes =
+        Api::<Node>::all(client.clone()).list_metadata(&ListParams::default().limit(MOST_NODES)).await;
+    let mut found = Vec::new();
+    for node in nodes.map_err(|error| Error::from_kube(error, attempt))?.items {
+        let path = format!("/api/v1/nodes/{}/proxy/stats/summary", node.name_any());
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else { continue };
+        if let Ok(summary) = client.request::<Value>(request).await {
+            found.extend(summary["pods"].as_array().into_iter().flatten().filter_map(traffic_of));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a pod of a summary (k8s.io/kubelet/pkg/apis/stats/v1alpha1).
+fn traffic_of(pod: &Value) -> Option<Traffic> {
+    let text = |field: &str| pod["podRef"][field].as_str().map(str::to_owned);
+    let bytes = |field: &str| pod["network"][field].as_u64();
+    Some(Traffic {
+        namespace: text("namespace")?,
+        name: text("name")?,
+        uid: text("uid")?,
+        received_bytes: bytes("rxBytes")?,
+        sent_bytes: bytes("txBytes")?,
+    })
 }
 
 fn measurement(metrics: &DynamicObject) -> Option<Measured> {

@@ -72,6 +72,18 @@ impl Ledger {
         }
     }
 
+    /// Returns the pods of a job that are there.
+    pub fn of_job(&self, board: &Board, namespace: &str, name: &str, uid: &str) -> Vec<Arc<Facts>> {
+        let named: Vec<Arc<Facts>> = self
+            .pods()
+            .values()
+            .map(|known| &known.facts)
+            .filter(|facts| facts.namespace == namespace && facts.job_name() == name)
+            .cloned()
+            .collect();
+        named.into_iter().filter(|facts| facts.job(board).is_some_and(|job| job.row.uid == uid)).collect()
+    }
+
     /// Records until `stop`.
     pub async fn run(
         self: Arc<Self>,

@@ -17,6 +17,8 @@
 //! Around these steps, a call has a span of OpenTelemetry ([`spans`]), which is exported if the program is started with an
 //! endpoint ([`traces`]).
 //!
+//! What pods used comes from [`samples`], which is kept in memory, and from a Prometheus ([`telemetry`]), if there is one.
+//!
 //! The service acts as its caller: requests to the cluster carry the caller's own token. Its own account watches jobs
 //! for the board, and reviews tokens and permissions; it can do nothing else.
 
@@ -43,6 +45,10 @@ mod row;
 mod samples;
 mod seen;
 mod watch;
+
+pub mod prometheus;
+mod promql;
+mod telemetry;
 
 mod collector;
 mod ledger;
@@ -76,6 +82,7 @@ pub use history::logs::Bucket;
 pub use methods::record as record_admissions;
 pub use origin::Origin;
 pub use problem::Problem;
+pub use prometheus::Prometheus;
 pub use server::serve;
 pub use service::{Service, Settings};
 pub use store::{Keep, Outgoing, Retention, STORE_URL, store_url};

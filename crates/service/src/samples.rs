@@ -1,5 +1,6 @@
 //! What jobs use and report while they run: CPU and memory of their pods, sampled from the metrics API as the service's
-//! own account, and the metrics that training programs report through their jobs.
+//! own account; their network traffic, where nodes may be asked for it; and the metrics that training programs report
+//! through their jobs.
 //!
 //! The memory is bounded: a series of any length keeps at most [`MOST_POINTS`] points, which become sparser as it grows, and
 //! there are at most [`MOST_SERIES`]. The samples of a job go when the job goes.
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobs::usage::{self, Measured};
+use jobs::usage::{self, Measured, Traffic};
 use jobs::view::Reported;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,15 @@ pub struct Used {
     pub memory_mib: u32,
 }
 
+/// A pod's network traffic at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// KiB received a second.
+    pub received_kib: u32,
+    /// KiB sent a second.
+    pub sent_kib: u32,
+}
+
 /// A pod's samples.
 #[derive(Clone, Debug, Default)]
 pub struct PodSamples {
@@ -79,6 +89,27 @@ pub struct PodSamples {
     pub role: String,
     /// What it used.
     pub used: Series<Used>,
+    /// Its network traffic, if its node counts it.
+    pub network: Series<Rates>,
+    /// The last count of its traffic.
+    counted: Option<(Timestamp, Traffic)>,
+}
+
+impl PodSamples {
+    /// Takes in a count: with the one before, it is a rate.
+    fn counted(&mut self, traffic: Traffic, now: Timestamp) {
+        let before = self.counted.replace((now, traffic.clone()));
+        // A pod of the same name that was created again counts from 0.
+        let Some((at, before)) = before.filter(|(_, before)| before.uid == traffic.uid) else { return };
+        let millis = u64::try_from(now.duration_since(at).as_millis()).unwrap_or(0).max(1);
+        let rate = |now: u64, before: u64| {
+            let kib = u128::from(now.saturating_sub(before)) * 1000 / u128::from(millis) / 1024;
+            u32::try_from(kib).unwrap_or(u32::MAX)
+        };
+        let received_kib = rate(traffic.received_bytes, before.received_bytes);
+        let sent_kib = rate(traffic.sent_bytes, before.sent_bytes);
+        self.network.push(now, Rates { received_kib, sent_kib });
+    }
 }
 
 /// A job's samples.
@@ -134,13 +165,23 @@ impl Samples {
         bound(&mut jobs);
     }
 
-    /// Takes in what a job's pods use.
-    fn measured(&self, uid: &str, pods: Vec<Measured>, now: Timestamp) {
+    /// Takes in what a job's pods use, and the counts of their traffic by name.
+    fn measured(
+        &self,
+        uid: &str,
+        pods: Vec<Measured>,
+        traffic: &mut HashMap<(String, String), Traffic>,
+        now: Timestamp,
+    ) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let job = jobs.entry(uid.to_owned()).or_default();
         job.last = now;
         for pod in pods {
+            let counted = traffic.remove(&(pod.namespace, pod.name.clone()));
             let samples = job.pods.entry(pod.name).or_default();
+            if let Some(traffic) = counted {
+                samples.counted(traffic, now);
+            }
             samples.role = pod.role;
             let used = Used { cpu_millis: pod.cpu_millis, memory_mib: pod.memory_mib };
             samples.used.push(now, used);
@@ -163,12 +204,13 @@ fn bound(jobs: &mut HashMap<String, JobSamples>) {
     }
 }
 
-/// Samples the pods of running jobs until `stop`. While no job runs, nothing is asked.
+/// Samples the pods of running jobs until `stop`, and asks nodes for their traffic if it may. While no job runs, nothing is
+/// asked.
 pub async fn sample(
     client: Client,
     board: Arc<Board>,
     samples: Arc<Samples>,
-    period: Duration,
+    (period, asks_nodes): (Duration, bool),
     stop: CancellationToken,
 ) {
     let mut ticks = every(period);
@@ -198,9 +240,22 @@ pub async fn sample(
                 by_job.entry(uid).or_default().push(pod);
             }
         }
+        let traffic = async { if asks_nodes { traffic(&client).await } else { HashMap::new() } };
+        let Some(mut traffic) = stop.run_until_cancelled(traffic).await else { return };
         let now = Timestamp::now();
         for (uid, pods) in by_job {
-            samples.measured(uid, pods, now);
+            samples.measured(uid, pods, &mut traffic, now);
+        }
+    }
+}
+
+/// Returns the traffic of all pods by namespace and name.
+async fn traffic(client: &Client) -> HashMap<(String, String), Traffic> {
+    match usage::traffic(client).await {
+        Ok(all) => all.into_iter().map(|one| ((one.namespace.clone(), one.name.clone()), one)).collect(),
+        Err(error) => {
+            tracing::debug!(%error, "cannot read the traffic of pods");
+            HashMap::new()
         }
     }
 }
@@ -225,6 +280,20 @@ mod tests {
         let gaps: Vec<i64> = points.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
         assert!(gaps.iter().all(|gap| *gap == gaps[0]), "evenly spaced: {gaps:?}");
         assert!(points.last().unwrap().1 > 99_000);
+    }
+
+    #[test]
+    fn two_counts_of_the_same_pod_are_a_rate() {
+        let mut pod = PodSamples::default();
+        for (second, uid, bytes) in
+            [(0, "u", 1 << 30), (10, "u", (1 << 30) + (20 << 20)), (20, "v", 5), (30, "v", 4)]
+        {
+            let (namespace, name, uid) = (String::new(), String::new(), uid.to_owned());
+            let traffic = Traffic { namespace, name, uid, received_bytes: bytes, sent_bytes: bytes / 2 };
+            pod.counted(traffic, at(second));
+        }
+        let rates = |received_kib, sent_kib| Rates { received_kib, sent_kib };
+        assert_eq!(pod.network.points(), [(at(10), rates(2048, 1024)), (at(30), rates(0, 0))]);
     }
 
     #[test]

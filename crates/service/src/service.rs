@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::pods;
+use crate::prometheus::Prometheus;
 use crate::queues;
 use crate::recorder::Recorder;
 use crate::samples::{self, Samples};
@@ -47,6 +48,11 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How often the usage of running jobs' pods is sampled.
     pub sample: Duration,
+    /// Whether nodes are asked for their pods' network traffic. That needs `get` on `nodes/proxy`, which a real kubelet must not
+    /// grant for this: it stands for much more there.
+    pub asks_nodes: bool,
+    /// Where the network traffic and the GPUs of pods are looked up, and CPU and memory that were not sampled.
+    pub prometheus: Option<Prometheus>,
     /// How long a creation is repeated that the cluster's admission webhooks do not answer about. The longest call is
     /// longer by what a webhook may take.
     pub admission: Duration,
@@ -68,6 +74,8 @@ impl Default for Settings {
             frame_ancestors: Vec::new(),
             heartbeat: Duration::from_secs(15),
             sample: Duration::from_secs(15),
+            asks_nodes: false,
+            prometheus: None,
             admission: Duration::from_secs(12),
             recheck: Duration::from_secs(10),
             patience: Duration::from_secs(30),
@@ -83,13 +91,14 @@ fn record(
     kept: &Kept,
     keep: &Keep,
     stop: &CancellationToken,
-) -> (Watches, Arc<Collector>) {
+) -> (Watches, Arc<Collector>, Arc<Ledger>) {
     let (recorder, ledger) = (Arc::new(Recorder::default()), Arc::new(Ledger::default()));
     let collector = Collector::new(own.clone(), board.clone(), kept.clone(), stop.clone());
     let listeners = Listeners { recorder: recorder.clone(), samples: samples.clone() };
     let watches = Watches::start(own, board, &listeners, stop);
     queues::watch(own, board, stop);
     let (pods, output) = (ledger.clone(), collector.clone());
+    let recorded = ledger.clone();
     pods::watch(own, stop, move |facts, gone| {
         pods.hear(facts, gone);
         output.hear(facts, gone);
@@ -114,7 +123,7 @@ fn record(
             }),
         )
     });
-    (watches, collector)
+    (watches, collector, recorded)
 }
 
 /// The service.
@@ -129,6 +138,7 @@ pub struct Service {
     pub(crate) watches: Watches,
     pub(crate) samples: Arc<Samples>,
     pub(crate) collector: Arc<Collector>,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) kept: Kept,
     pub(crate) keep: Keep,
     /// Cancelled when the service stops: streams end.
@@ -147,9 +157,9 @@ impl Service {
     ) -> Arc<Self> {
         let board = Arc::new(Board::default());
         let (kept, samples) = (Kept::start(keep, stop), Arc::new(Samples::default()));
-        let (watches, collector) = record(own, &board, &samples, &kept, keep, stop);
-        let sampling =
-            samples::sample(own.clone(), board.clone(), samples.clone(), settings.sample, stop.clone());
+        let (watches, collector, ledger) = record(own, &board, &samples, &kept, keep, stop);
+        let how = (settings.sample, settings.asks_nodes);
+        let sampling = samples::sample(own.clone(), board.clone(), samples.clone(), how, stop.clone());
         tokio::spawn(sampling);
         Arc::new(Self {
             identity: Identity::new(own.clone(), nobody.clone(), settings.audiences.clone()),
@@ -160,6 +170,7 @@ impl Service {
             watches,
             samples,
             collector,
+            ledger,
             kept,
             keep: keep.clone(),
             board,

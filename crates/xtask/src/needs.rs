@@ -79,6 +79,11 @@ pub const TESTS: &[Need] = &[
         package: "postgresql",
         purpose: "is the database that the history is tested with, beside SQLite",
     },
+    Need {
+        programs: &["prometheus"],
+        package: "prometheus",
+        purpose: "is the real one that the training service reads jobs' metrics from",
+    },
     Need { programs: &["chromium"], package: "chromium", purpose: "is the browser that opens the dashboard" },
 ];
 

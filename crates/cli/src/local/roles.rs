@@ -21,9 +21,10 @@ const USER_ROLES: [&str; 2] = [
 pub const SERVICE: &str = "training-service";
 /// The namespace of both.
 const NAMESPACE: &str = include_str!("../../../../deploy/base/namespace.yaml");
-const SERVICE_ROLES: [&str; 2] = [
+const SERVICE_ROLES: [&str; 3] = [
     include_str!("../../../../deploy/service/service-account.yaml"),
     include_str!("../../../../deploy/service/role.yaml"),
+    include_str!("node-reader-role.yaml"),
 ];
 const OPERATOR_ROLES: [&str; 3] = [
     include_str!("../../../../deploy/base/service-account.yaml"),

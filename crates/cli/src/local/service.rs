@@ -42,7 +42,7 @@ pub async fn start(
     let own = cluster.client_of(roles::service());
     let url = service::store_url(up.store_url_file.as_deref()).map_err(|error| did_not_start(&error))?;
     let keep = url.map_or_else(|| Keep::in_folder(&folder), Keep::in_postgres);
-    let settings = Settings::default();
+    let settings = Settings { asks_nodes: true, ..Settings::default() };
     let service = Service::start(&own, &cluster.client_of_credentials(), settings, &keep, shutdown);
     audit.begin(&service);
     let stop = shutdown.clone();

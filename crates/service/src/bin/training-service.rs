@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use service::tls::{self, Files};
 use service::traces::Traces;
-use service::{Bucket, Keep, Origin, Outgoing, Retention, Service, Settings};
+use service::{Bucket, Keep, Origin, Outgoing, Prometheus, Retention, Service, Settings};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -65,6 +65,8 @@ struct Flags {
     store: StoreFlags,
     #[command(flatten)]
     outgoing: OutgoingFlags,
+    #[command(flatten)]
+    prometheus: PrometheusFlags,
     /// The address of an OpenTelemetry collector to which the spans of requests are exported: http://collector:4318. Without
     /// it, OTEL_EXPORTER_OTLP_ENDPOINT counts; without both, nothing is exported.
     #[arg(long, value_name = "URL")]
@@ -167,6 +169,29 @@ struct OutgoingFlags {
     smtp_credentials: Option<PathBuf>,
 }
 
+/// Where jobs' metrics come from that the cluster's metrics API lacks.
+#[derive(Debug, Args)]
+struct PrometheusFlags {
+    /// The address of a Prometheus, or of a Thanos Query, that has the network traffic of pods (cAdvisor) and their GPUs (NVIDIA's
+    /// DCGM exporter): http://prometheus.monitoring.svc:9090. Without it, jobs' metrics are CPU and memory.
+    #[arg(long, value_name = "URL", env = "ODH_TRAINING_PROMETHEUS_URL")]
+    prometheus_url: Option<String>,
+    /// The file with the bearer token for it; it is read for each query.
+    #[arg(long, value_name = "FILE", requires = "prometheus_url")]
+    prometheus_token_file: Option<PathBuf>,
+    /// The file with its certificate authority, in PEM; the machine's authorities are trusted too.
+    #[arg(long, value_name = "FILE", requires = "prometheus_url")]
+    prometheus_ca: Option<PathBuf>,
+}
+
+impl PrometheusFlags {
+    fn prometheus(self) -> Result<Option<Prometheus>, Box<dyn Error>> {
+        let Some(url) = self.prometheus_url.filter(|url| !url.is_empty()) else { return Ok(None) };
+        let authorities = authorities(self.prometheus_ca.as_deref())?;
+        Ok(Some(Prometheus::new(&url, self.prometheus_token_file, &authorities)?))
+    }
+}
+
 impl StoreFlags {
     fn keep(self, notifications: Outgoing) -> std::io::Result<Keep> {
         let days = |days: u32| Duration::from_secs(u64::from(days) * 24 * 3600);
@@ -188,10 +213,7 @@ impl StoreFlags {
 
 impl OutgoingFlags {
     fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, Box<dyn Error>> {
-        match &self.outgoing_ca {
-            Some(file) => Ok(CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?),
-            None => Ok(Vec::new()),
-        }
+        authorities(self.outgoing_ca.as_deref())
     }
 
     fn outgoing(self) -> Result<Outgoing, Box<dyn Error>> {
@@ -216,6 +238,14 @@ impl OutgoingFlags {
             _ => None,
         };
         Ok(Outgoing { policy, authorities, mail })
+    }
+}
+
+/// Reads the authorities in a file, if there is one.
+fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, Box<dyn Error>> {
+    match file {
+        Some(file) => Ok(CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -280,6 +310,7 @@ async fn live(flags: Flags) -> Result<(), Box<dyn Error>> {
         trusts_loopback: flags.trust_proxy_on_loopback,
         origins: flags.origins,
         frame_ancestors: flags.frame_ancestors,
+        prometheus: flags.prometheus.prometheus()?,
         ..Settings::default()
     };
     let keep = flags.store.keep(flags.outgoing.outgoing()?)?;

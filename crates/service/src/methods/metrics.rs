@@ -7,17 +7,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jobs::logs::sieve;
 use jobs::logs::{self, Choice, Item, Which};
-use jobs::{Class, list};
+use jobs::{Class, Kind, list};
 use kube::ResourceExt as _;
 use regex::Regex;
 use tokio::time::Instant;
 
-use crate::contract::{GetMetricsRequest, JobMetrics, MetricSeries, PodSeries};
+use super::measured::{self, seconds};
+use crate::contract::{GetMetricsRequest, JobMetrics, MetricSeries};
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
-use crate::row::{count, time};
-use crate::samples::{PodSamples, Series};
+use crate::samples::Series;
 use crate::service::Service;
 
 /// The most patterns.
@@ -25,8 +25,6 @@ const MOST_PATTERNS: usize = 8;
 /// The most lines that patterns are looked for in, and how long that may take.
 const MOST_LINES: usize = 500_000;
 const READ_WITHIN: Duration = Duration::from_secs(15);
-/// What is said of GPUs: the metrics API knows nothing about them.
-const NO_GPU_TELEMETRY: &str = "GPUs: no telemetry";
 
 /// Returns a job's metrics.
 pub async fn get_metrics(
@@ -38,37 +36,40 @@ pub async fn get_metrics(
     let patterns = patterns(&request.pattern)?;
     let job = list::get(&caller.client, kind, &request.namespace, &request.name).await?;
     let samples = service.samples.of(&job.uid().unwrap_or_default());
-    let mut notes = vec![NO_GPU_TELEMETRY.to_owned()];
-    if samples.pods.is_empty() {
-        notes.push(
-            "CPU and memory: no samples; they are taken while the job runs, if the cluster has a metrics API"
-                .to_owned(),
-        );
-    }
     let mut training: Vec<MetricSeries> =
         samples.reported.iter().map(|(name, series)| metric(name, "report", series)).collect();
-    if !patterns.is_empty() {
-        let which = Which::Launcher;
-        let choice = Choice { which, ..Choice::default() };
-        match logs::logs(&caller.client, kind, &request.namespace, &request.name, choice).await {
-            Ok(lines) => {
-                let (found, is_whole) = search(lines, &patterns).await?;
-                training.extend(found.iter().map(|(name, series)| metric(name, "pattern", series)));
-                if !is_whole {
-                    notes.push("patterns: only the beginning of the output was searched".to_owned());
-                }
-            }
-            Err(error) if matches!(error.class(), Class::NotFound | Class::Conflict) => {
-                notes.push(format!("patterns: {error}"));
-            }
-            Err(error) => return Err(error.into()),
-        }
+    let (found, (pods, mut notes)) = futures::join!(
+        output(&caller, kind, &request, &patterns),
+        measured::of_pods(&service, &job, samples),
+    );
+    let (found, note) = found?;
+    training.extend(found.iter().map(|(name, series)| metric(name, "pattern", series)));
+    notes.extend(note);
+    Ok(JobMetrics { pods, training, notes })
+}
+
+/// Returns what patterns find in the Launcher's output, and what was not searched.
+async fn output(
+    caller: &Caller,
+    kind: Kind,
+    request: &GetMetricsRequest,
+    patterns: &[Regex],
+) -> Result<(BTreeMap<String, Series<f64>>, Option<String>), Problem> {
+    if patterns.is_empty() {
+        return Ok((BTreeMap::new(), None));
     }
-    Ok(JobMetrics {
-        pods: samples.pods.into_iter().map(|(name, samples)| pod(name, &samples)).collect(),
-        training,
-        notes,
-    })
+    let choice = Choice { which: Which::Launcher, ..Choice::default() };
+    match logs::logs(&caller.client, kind, &request.namespace, &request.name, choice).await {
+        Ok(lines) => {
+            let (found, is_whole) = search(lines, patterns).await?;
+            let note = "patterns: only the beginning of the output was searched";
+            Ok((found, (!is_whole).then(|| note.to_owned())))
+        }
+        Err(error) if matches!(error.class(), Class::NotFound | Class::Conflict) => {
+            Ok((BTreeMap::new(), Some(format!("patterns: {error}"))))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn patterns(sent: &[String]) -> Result<Vec<Regex>, Problem> {
@@ -121,13 +122,6 @@ fn take_in(found: &mut BTreeMap<String, Series<f64>>, text: &str, at: Timestamp,
     }
 }
 
-/// The seconds of points since the first.
-fn seconds<T>(points: &[(Timestamp, T)]) -> (String, Vec<i32>) {
-    let start = points.first().map(|(at, _)| *at);
-    let since = |at: &Timestamp| start.map_or(0, |start| at.as_second() - start.as_second());
-    (time(start), points.iter().map(|(at, _)| count(since(at))).collect())
-}
-
 fn metric(name: &str, source: &str, series: &Series<f64>) -> MetricSeries {
     let (start, seconds) = seconds(series.points());
     let values = series.points().iter().map(|(_, value)| value.to_string());
@@ -137,26 +131,6 @@ fn metric(name: &str, source: &str, series: &Series<f64>) -> MetricSeries {
         start,
         seconds,
         values: values.collect(),
-    }
-}
-
-fn pod(name: String, samples: &PodSamples) -> PodSeries {
-    let points = samples.used.points();
-    let (start, seconds) = seconds(points);
-    let is_worker = samples.role == "worker";
-    PodSeries {
-        role: match samples.role.as_str() {
-            "worker" => "Worker",
-            "launcher" => "Launcher",
-            other => other,
-        }
-        .to_owned(),
-        index: is_worker.then(|| name.rsplit('-').next()?.parse().ok()).flatten(),
-        name,
-        start,
-        seconds,
-        cpu_millis: points.iter().map(|(_, used)| count(used.cpu_millis)).collect(),
-        memory_mib: points.iter().map(|(_, used)| count(used.memory_mib)).collect(),
     }
 }
 

@@ -42,6 +42,17 @@ fn each_component_adds_a_service_that_may_run_under_pod_security_restricted() {
             0,
             2,
         ),
+        ("openshift", &["training-service-openshift", "training-service-openshift-monitoring"], 1, 1),
+        (
+            "openshift",
+            &[
+                "training-service-openshift",
+                "training-service-postgres",
+                "training-service-openshift-monitoring",
+            ],
+            0,
+            2,
+        ),
     ] {
         let objects = render(overlay, components);
         let named: BTreeSet<String> = objects
@@ -70,6 +81,9 @@ fn each_component_adds_a_service_that_may_run_under_pod_security_restricted() {
         let bound = find(&objects, "ClusterRoleBinding", "training-service").unwrap();
         let subject = json!({ "kind": "ServiceAccount", "name": account, "namespace": "mpi-operator" });
         assert_eq!(bound["subjects"], json!([subject]));
+        let views = find(&objects, "ClusterRoleBinding", "training-service-monitoring-view");
+        let monitors = components.contains(&"training-service-openshift-monitoring");
+        assert_eq!(views.map(|binding| &binding["subjects"][0]), monitors.then_some(&subject));
         let certificate =
             &service["metadata"]["annotations"]["service.beta.openshift.io/serving-cert-secret-name"];
         let mounted = &deployment["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"];

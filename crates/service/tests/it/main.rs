@@ -23,6 +23,7 @@ mod overview;
 #[expect(dead_code, reason = "the tests of `history` use more of it")]
 #[path = "../../../history/tests/it/place.rs"]
 mod place;
+mod prometheus;
 mod site;
 mod stage;
 mod stores;

@@ -1,7 +1,13 @@
 //! A job's metrics over time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream, NodeUsage, PodUsage, Used};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
 use jobs::view::ANNOTATION_TRAINER_STATUS;
 use serde_json::{Value, json};
 use service::Settings;
@@ -50,8 +56,64 @@ async fn cpu_and_memory_of_each_pod_are_sampled_while_the_job_runs() {
     );
     assert_eq!((&worker["cpuMillis"][0], &worker["memoryMib"][0]), (&json!(1500), &json!(2048)));
     assert_eq!(seen["pods"][0]["role"], "Launcher");
-    assert!(seen["notes"].as_array().unwrap().contains(&json!("GPUs: no telemetry")));
+    let note = "Network: no telemetry; the service is not connected to a Prometheus";
+    assert_eq!(seen["notes"], json!([note]), "a job without GPUs lacks no telemetry of them");
     assert_eq!(stage.get(METRICS, JOE).await.status, 403);
+}
+
+/// A node whose pod receives a MiB, and sends half as much, each time that somebody looks.
+struct Busy {
+    pod: PodUsage,
+    looks: AtomicU64,
+}
+
+impl Kubelet for Busy {
+    fn usage(&self, _node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        let received = (self.looks.fetch_add(1, Ordering::Relaxed) + 1) << 20;
+        let pod = PodUsage { traffic: Some((received, received / 2)), ..self.pod.clone() };
+        let (time, window, node) = (Timestamp::now(), Duration::from_secs(15), Used::default());
+        async move { Some(NodeUsage { time, window, node, pods: vec![pod] }) }.boxed()
+    }
+
+    fn logs(&self, _request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        async { Err(LogError::NotFound("nothing".to_owned())) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn the_network_traffic_of_pods_comes_from_their_node_where_it_may_be_asked() {
+    for asks_nodes in [true, false] {
+        let sample = Duration::from_millis(50);
+        let settings = Settings { sample, asks_nodes, rate: 10_000, burst: 10_000, ..Settings::default() };
+        let stage = Stage::with(settings).await;
+        stage.allow_everywhere(include_str!("../../../cli/src/local/node-reader-role.yaml")).await;
+        stage.job(TEAM, "a").await;
+        stage.pod(TEAM, "a", "worker", "a-worker-0").await;
+        let containers = vec![("main".to_owned(), Used::default())];
+        let (namespace, name) = (TEAM.to_owned(), "a-worker-0".to_owned());
+        let uid = stage.uid_of_pod(TEAM, "a-worker-0").await;
+        let pod = PodUsage { namespace, name, uid, containers, traffic: None };
+        stage.node(Arc::new(Busy { pod, looks: AtomicU64::new(0) })).await;
+        stage.status(TEAM, "a", json!({ "phase": "Running" })).await;
+        let seen = until(&stage, METRICS, |metrics| {
+            let points = |series: &Value| series["seconds"].as_array().map_or(0, Vec::len);
+            let pod = &metrics["pods"][0];
+            points(pod) > 2 && (!asks_nodes || points(&pod["measured"][1]) > 1)
+        })
+        .await;
+        let summaries = stage.requests().iter().filter(|request| request.ends_with("/stats/summary")).count();
+        if !asks_nodes {
+            assert_eq!((summaries, &seen["pods"][0]["measured"]), (0, &json!([])));
+            continue;
+        }
+        let [received, sent] = [0, 1].map(|place| seen["pods"][0]["measured"][place].clone());
+        let head = |series: &Value| (series["name"].clone(), series["source"].clone());
+        assert_eq!(head(&received), (json!("networkReceivedKib"), json!("node")));
+        assert_eq!(head(&sent), (json!("networkSentKib"), json!("node")));
+        let value = |series: &Value| series["values"][1].as_i64().unwrap();
+        assert!(value(&sent) > 0 && (value(&received) - 2 * value(&sent)).abs() <= 2, "{received} {sent}");
+        assert_eq!(seen["notes"], json!([]), "nothing is missing");
+    }
 }
 
 #[tokio::test]

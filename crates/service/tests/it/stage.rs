@@ -364,7 +364,18 @@ impl Stage {
 
     /// Creates a job of a kind that needs no checks, as the administrator, and waits until lists show it.
     pub async fn job(&self, namespace: &str, name: &str) {
-        let manifest = job(name);
+        self.create(namespace, name, job(name)).await;
+    }
+
+    /// Such a job whose Workers have limits.
+    pub async fn job_with(&self, namespace: &str, name: &str, limits: Value) {
+        let mut manifest = job(name);
+        let container = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0/resources/limits";
+        *manifest.pointer_mut(container).unwrap() = limits;
+        self.create(namespace, name, manifest).await;
+    }
+
+    async fn create(&self, namespace: &str, name: &str, manifest: Value) {
         let jobs: Api<DynamicObject> = ::jobs::Kind::MpiJob.api(&self.admin, namespace);
         let object: DynamicObject = serde_json::from_value(manifest).unwrap();
         jobs.create(&PostParams::default(), &object).await.unwrap();
@@ -479,6 +490,21 @@ impl Stage {
         }
     }
 
+    /// Deletes a pod at once.
+    pub async fn delete_pod(&self, namespace: &str, name: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
+        let now = kube::api::DeleteParams::default().grace_period(0);
+        pods.delete(name, &now).await.unwrap();
+    }
+
+    /// Lets a node answer for its pods.
+    pub async fn node(&self, kubelet: Arc<dyn Kubelet>) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        let node = json!({ "metadata": { "name": NODE } });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+        self.embedded().kubelets.register(NODE, kubelet);
+    }
+
     /// Says what pods have written: the pod, the second of the line, its text.
     pub fn output(&self, lines: Vec<(String, i64, String)>) {
         self.embedded().kubelets.register(NODE, Arc::new(Played { lines, pods: Vec::new() }));
@@ -491,9 +517,6 @@ impl Stage {
 
     /// Says what pods use: the pod, billionths of a core, bytes.
     pub async fn uses(&self, namespace: &str, used: &[(&str, u64, u64)]) {
-        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
-        let node = json!({ "metadata": { "name": NODE } });
-        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
         let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
         let mut pods = Vec::new();
         for (name, cpu_nanocores, memory_bytes) in used {
@@ -506,7 +529,7 @@ impl Stage {
                 traffic: None,
             });
         }
-        self.embedded().kubelets.register(NODE, Arc::new(Played { lines: Vec::new(), pods }));
+        self.node(Arc::new(Played { lines: Vec::new(), pods })).await;
     }
 
     /// A token of a service account that edits jobs of the team, for an audience.
@@ -539,6 +562,17 @@ impl Stage {
     pub async fn allow(&self, namespace: &str, person: &str, role: &str) {
         let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": person });
         bind(&self.admin, namespace, &format!("{person}-{}", role.replace(':', "-")), role, subject).await;
+    }
+
+    /// Creates a file's ClusterRole and its binding.
+    pub async fn allow_everywhere(&self, file: &str) {
+        create_all(&self.admin, file).await;
+    }
+
+    /// The UID of a pod.
+    pub async fn uid_of_pod(&self, namespace: &str, name: &str) -> String {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.admin.clone(), namespace);
+        pods.get(name).await.unwrap().uid().unwrap()
     }
 
     /// Takes a person's roles in the team away.
@@ -753,16 +787,7 @@ async fn prepare(admin: &Client, server: &Server) {
         include_str!("../../../../deploy/service/service-account.yaml"),
         include_str!("../../../../deploy/service/role.yaml"),
     ] {
-        for text in file.split("\n---\n") {
-            let object: DynamicObject = serde_saphyr::from_str(text).unwrap();
-            let types = object.types.clone().unwrap();
-            let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
-            let objects: Api<DynamicObject> = match types.kind.as_str() {
-                "ServiceAccount" => Api::namespaced_with(admin.clone(), "mpi-operator", &resource),
-                _ => Api::all_with(admin.clone(), &resource),
-            };
-            objects.create(&PostParams::default(), &object).await.unwrap();
-        }
+        create_all(admin, file).await;
     }
     for (namespace, person, word) in
         [(TEAM, "jane", "edit"), (TEAM, "vera", "view"), (OTHER_TEAM, "joe", "edit")]
@@ -776,6 +801,20 @@ async fn prepare(admin: &Client, server: &Server) {
     bind(admin, TEAM, "jane-views", "system:aggregate-to-view", subject).await;
     let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "joe" });
     bind(admin, OTHER_TEAM, "joe-views", "system:aggregate-to-view", subject).await;
+}
+
+/// Creates the objects of a file.
+async fn create_all(admin: &Client, file: &str) {
+    for text in file.split("\n---\n") {
+        let object: DynamicObject = serde_saphyr::from_str(text).unwrap();
+        let types = object.types.clone().unwrap();
+        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+        let objects: Api<DynamicObject> = match types.kind.as_str() {
+            "ServiceAccount" => Api::namespaced_with(admin.clone(), "mpi-operator", &resource),
+            _ => Api::all_with(admin.clone(), &resource),
+        };
+        objects.create(&PostParams::default(), &object).await.unwrap();
+    }
 }
 
 async fn bind(admin: &Client, namespace: &str, name: &str, role: &str, subject: Value) {
