@@ -437,7 +437,7 @@ export interface paths {
         };
         /**
          * Returns a job's metrics over time
-         * @description Returns a job's metrics over time: the CPU and memory of its pods, what its training program reports (progress and its own metrics), and the numbers that patterns find in the Launcher's output.
+         * @description Returns a job's metrics over time: the CPU and memory of its pods, their network traffic and GPUs if a source has them, what its training program reports (progress and its own metrics), and the numbers that patterns find in the Launcher's output.
          */
         get: operations["getMetrics"];
         put?: never;
@@ -1422,7 +1422,7 @@ export interface components {
             /**
              * @description What has no source, and why.
              * @example [
-             *       "GPUs: no telemetry"
+             *       "GPUs: no telemetry; the service is not connected to a Prometheus"
              *     ]
              */
             notes: string[];
@@ -1789,6 +1789,31 @@ export interface components {
              */
             rank?: number;
         };
+        /** @description A quantity of a pod over time. */
+        MeasuredSeries: {
+            /**
+             * @description The GPU, by its number on its node; a part of a GPU (MIG) as `0/3`. Empty for the network.
+             * @example 0
+             */
+            gpu?: string;
+            /**
+             * @description What was measured. The network's unit is KiB a second.
+             * @example gpuUtilizationPercent
+             * @enum {string}
+             */
+            name?: "networkReceivedKib" | "networkSentKib" | "gpuUtilizationPercent" | "gpuMemoryMib" | "powerWatts";
+            /** @description The time of each point, in seconds after the first. */
+            seconds: number[];
+            /**
+             * @description `prometheus`, or `node`: the node itself.
+             * @enum {string}
+             */
+            source?: "prometheus" | "node";
+            /** @description The time of the first point. */
+            start?: string;
+            /** @description The number at each point. */
+            values: number[];
+        };
         /** @description A metric of the training. */
         MetricSeries: {
             /**
@@ -1978,6 +2003,8 @@ export interface components {
              * @description The Worker's index.
              */
             index?: number;
+            /** @description Its network traffic, its GPUs and their power. Each series has times of its own. */
+            measured: components["schemas"]["MeasuredSeries"][];
             /** @description The memory at each point, in MiB. */
             memoryMib: number[];
             /** @description The pod. */

@@ -125,7 +125,7 @@ function optionsOf(
         ...axis,
         size: 88,
         values: (_plot, values) => values.map(format),
-        ...(chart.unit === "bytes" && { incrs: powersOfTwo }),
+        ...(chart.unit.startsWith("bytes") && { incrs: powersOfTwo }),
       },
     ],
     series: [

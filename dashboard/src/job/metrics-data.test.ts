@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { align, chartsOf, extremes, span, unmeasured, valueAt } from "./metrics-data";
+import { align, chartsOf, extremes, type JobMetrics, rankOf, span, unmeasured, valueAt } from "./metrics-data";
 
 const second = Date.parse("2026-01-01T00:00:00Z") / 1000;
-const pod = (index: number, start: string, cpuMillis: number[]) => ({
+const pod = (index: number, start: string, cpuMillis: number[]): JobMetrics["pods"][number] => ({
   name: `a-worker-${index}`,
   role: "Worker",
   index,
@@ -10,8 +10,18 @@ const pod = (index: number, start: string, cpuMillis: number[]) => ({
   seconds: cpuMillis.map((_, place) => place * 15),
   cpuMillis,
   memoryMib: cpuMillis.map(() => 2),
+  measured: [],
 });
-const nameOf = ({ index }: { index?: number }) => `Worker ${index}`;
+const nameOf = ({ index }: { index?: number }, gpu?: string) =>
+  gpu === undefined ? `Worker ${index}` : `Worker ${index}, GPU ${gpu}`;
+const measured = (name: NonNullable<JobMetrics["pods"][number]["measured"]>[number]["name"], gpu: string, values: number[]) => ({
+  name,
+  gpu,
+  source: "prometheus" as const,
+  start: "2026-01-01T00:00:00Z",
+  seconds: values.map((_, place) => place * 15),
+  values,
+});
 
 describe("charts", () => {
   const metrics = {
@@ -35,8 +45,8 @@ describe("charts", () => {
       unit: "cores",
       times: [second, second + 15, second + 30],
       curves: [
-        { label: "Worker 0", values: [0.5, 1, 1.5] },
-        { label: "Worker 1", values: [null, 0.1, 0.2] },
+        { label: "Worker 0", pod: "Worker 0", values: [0.5, 1, 1.5] },
+        { label: "Worker 1", pod: "Worker 1", values: [null, 0.1, 0.2] },
       ],
     });
     expect(memory?.curves[1]?.values).toEqual([null, 2 * 2 ** 20, 2 * 2 ** 20]);
@@ -45,9 +55,9 @@ describe("charts", () => {
 
   test("are none where nothing was sampled", () => {
     expect(chartsOf({ pods: [pod(0, "2026-01-01T00:00:00Z", [])], training: [], notes: [] }, nameOf)).toEqual([]);
-    expect(align([{ label: "x", start: "", seconds: [0], values: [1] }])).toEqual({
+    expect(align([{ label: "x", pod: "x", start: "", seconds: [0], values: [1] }])).toEqual({
       times: [],
-      curves: [{ label: "x", values: [] }],
+      curves: [{ label: "x", pod: "x", values: [] }],
     });
     expect(span([])).toBeUndefined();
   });
@@ -65,9 +75,48 @@ describe("charts", () => {
     expect(span([cpu])).toEqual([at(0), at(30)]);
   });
 
-  test("are missing for GPUs where the job has some, and for the network", () => {
-    expect(unmeasured(8)).toEqual(["gpu", "network"]);
-    expect(unmeasured(0)).toEqual(["network"]);
-    expect(unmeasured(undefined)).toEqual(["network"]);
+  test("show the network and GPUs of each Worker, and each of several GPUs", () => {
+    const wide = {
+      ...pod(0, "2026-01-01T00:00:00Z", []),
+      measured: [
+        measured("networkReceivedKib", "", [1, 2]),
+        measured("gpuUtilizationPercent", "0", [90, 20]),
+        measured("gpuUtilizationPercent", "1", [91, 92]),
+        measured("powerWatts", "0", [600]),
+      ],
+    };
+    const narrow = { ...pod(1, "2026-01-01T00:00:00Z", []), measured: [measured("gpuUtilizationPercent", "3", [50, 50])] };
+    const charts = chartsOf({ pods: [wide, narrow], training: [], notes: [] }, nameOf);
+    expect(charts.map(({ key, unit }) => [key, unit])).toEqual([
+      ["gpuUtilizationPercent", "percent"],
+      ["powerWatts", "watts"],
+      ["networkReceivedKib", "bytesPerSecond"],
+    ]);
+    const [utilization, , network] = charts;
+    expect(utilization?.curves.map(({ label, pod }) => [label, pod])).toEqual([
+      ["Worker 0, GPU 0", "Worker 0"],
+      ["Worker 0, GPU 1", "Worker 0"],
+      ["Worker 1", "Worker 1"],
+    ]);
+    expect(network?.curves).toEqual([{ label: "Worker 0", pod: "Worker 0", values: [1024, 2048] }]);
+    if (!utilization || !network) throw new Error("no chart");
+    const ranks = (at: number | undefined) => utilization.curves.map(({ label }) => rankOf(utilization, label, at));
+    expect(ranks(undefined)).toEqual(["lowest", "highest", undefined]);
+    expect(ranks(second * 1000)).toEqual([undefined, "highest", "lowest"]);
+    expect(rankOf(network, "Worker 0", undefined)).toBeUndefined();
+  });
+
+  test("are missing for GPUs where the job has some, and for the network, unless there are series", () => {
+    const charts = (name: Parameters<typeof measured>[0]) =>
+      chartsOf(
+        { pods: [{ ...pod(0, "2026-01-01T00:00:00Z", []), measured: [measured(name, "", [1])] }], training: [], notes: [] },
+        nameOf,
+      );
+    expect(unmeasured(8, [])).toEqual(["gpu", "network"]);
+    expect(unmeasured(0, [])).toEqual(["network"]);
+    expect(unmeasured(undefined, [])).toEqual(["network"]);
+    expect(unmeasured(8, charts("powerWatts"))).toEqual(["network"]);
+    expect(unmeasured(8, charts("networkSentKib"))).toEqual(["gpu"]);
+    expect(unmeasured(0, charts("networkSentKib"))).toEqual([]);
   });
 });

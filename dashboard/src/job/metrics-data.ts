@@ -3,33 +3,55 @@
 import type { Schemas } from "../api/client";
 
 export type JobMetrics = Schemas["JobMetrics"];
+type PodSeries = JobMetrics["pods"][number];
+type Measured = NonNullable<NonNullable<PodSeries["measured"]>[number]["name"]>;
 
-export type Curve = { label: string; values: (number | null)[] };
+export type Curve = {
+  label: string;
+  /** The pod that it is about; a pod with several GPUs has several curves. */
+  pod: string;
+  values: (number | null)[];
+};
 export type Chart = {
   key: string;
-  unit: "cores" | "bytes" | "percent" | "number";
+  unit: "cores" | "bytes" | "bytesPerSecond" | "percent" | "watts" | "number";
   /** Seconds since 1970, in order. */
   times: number[];
   curves: Curve[];
 };
 
-/** What pods use that the service has no series of. A job without GPUs uses none. */
-export function unmeasured(gpus: number | undefined): readonly ("gpu" | "network")[] {
-  return gpus ? ["gpu", "network"] : ["network"];
+/** What pods use that no chart shows. A job without GPUs uses none. */
+export function unmeasured(gpus: number | undefined, charts: readonly Chart[]): readonly ("gpu" | "network")[] {
+  const has = (keys: readonly string[]) => charts.some((chart) => keys.includes(chart.key));
+  const missing: ("gpu" | "network")[] = [];
+  if (gpus && !has(["gpuUtilizationPercent", "gpuMemoryMib", "powerWatts"])) missing.push("gpu");
+  if (!has(["networkReceivedKib", "networkSentKib"])) missing.push("network");
+  return missing;
 }
 
-type Points = { label: string; start: string; seconds: readonly number[]; values: readonly number[] };
+type Points = { label: string; pod: string; start: string; seconds: readonly number[]; values: readonly number[] };
 
+const kibibyte = 2 ** 10;
 const mebibyte = 2 ** 20;
 
-export function chartsOf(
-  { pods, training }: JobMetrics,
-  nameOf: (pod: { role?: string; index?: number }) => string,
-): Chart[] {
+/** The charts of what was measured, and by how much a value is multiplied. */
+const measuredCharts: readonly { key: Measured; unit: Chart["unit"]; factor: number }[] = [
+  { key: "gpuUtilizationPercent", unit: "percent", factor: 1 },
+  { key: "gpuMemoryMib", unit: "bytes", factor: mebibyte },
+  { key: "powerWatts", unit: "watts", factor: 1 },
+  { key: "networkReceivedKib", unit: "bytesPerSecond", factor: kibibyte },
+  { key: "networkSentKib", unit: "bytesPerSecond", factor: kibibyte },
+];
+
+/** Names a pod, or one of its GPUs if it has several. */
+export type NameOf = (pod: { role?: string; index?: number }, gpu?: string) => string;
+
+export function chartsOf({ pods, training }: JobMetrics, nameOf: NameOf): Chart[] {
   const sampled = pods.filter((pod) => pod.seconds.length);
   const of = (values: (pod: JobMetrics["pods"][number]) => number[]) =>
     sampled.map((pod) => ({
       label: nameOf(pod),
+      pod: nameOf(pod),
       start: pod.start ?? "",
       seconds: pod.seconds,
       values: values(pod),
@@ -37,12 +59,27 @@ export function chartsOf(
   const charts: Chart[] = [
     { key: "cpu", unit: "cores", ...align(of((pod) => pod.cpuMillis.map((value) => value / 1000))) },
     { key: "memory", unit: "bytes", ...align(of((pod) => pod.memoryMib.map((value) => value * mebibyte))) },
+    ...measuredCharts.map(({ key, unit, factor }): Chart => {
+      const all = pods.flatMap((pod) => measuredOf(pod, key, factor, nameOf));
+      return { key, unit, ...align(all) };
+    }),
     ...training.map(({ name = "", start = "", seconds, values }): Chart => {
-      const points = { label: name, start, seconds, values: values.map(Number) };
+      const points = { label: name, pod: name, start, seconds, values: values.map(Number) };
       return { key: name, unit: name === "progress" ? "percent" : "number", ...align([points]) };
     }),
   ];
   return charts.filter((chart) => chart.times.length > 0);
+}
+
+function measuredOf(pod: PodSeries, key: Measured, factor: number, nameOf: NameOf): Points[] {
+  const found = (pod.measured ?? []).filter((series) => series.name === key);
+  return found.map(({ gpu, start = "", seconds, values }) => ({
+    label: found.length > 1 ? nameOf(pod, gpu) : nameOf(pod),
+    pod: nameOf(pod),
+    start,
+    seconds,
+    values: values.map((value) => value * factor),
+  }));
 }
 
 /** Curves over the same times; where one has no point, it has `null`. */
@@ -55,7 +92,7 @@ export function align(all: readonly Points[]): Pick<Chart, "times" | "curves"> {
       const value = points.values[index];
       values[place.get(time) ?? 0] = value !== undefined && Number.isFinite(value) ? value : null;
     });
-    return { label: points.label, values };
+    return { label: points.label, pod: points.pod, values };
   });
   return { times, curves };
 }
@@ -87,6 +124,14 @@ export function extremes(
   const [highest] = found;
   const lowest = found.at(-1);
   return highest && lowest ? { highest, lowest } : undefined;
+}
+
+/** Says which of several curves is the highest and which the lowest at a moment; nothing if all are the same. */
+export function rankOf(chart: Chart, label: string, at: number | undefined): "highest" | "lowest" | undefined {
+  const found = extremes(chart, at);
+  if (!found || found.highest[1] === found.lowest[1]) return undefined;
+  if (found.highest[0].label === label) return "highest";
+  return found.lowest[0].label === label ? "lowest" : undefined;
 }
 
 /** The time that all charts share, in milliseconds. */

@@ -29,7 +29,7 @@ import { clock } from "../format/time";
 import { messages } from "../messages";
 import { frontOf, Swatch, TimeChart } from "./chart";
 import { useMoment } from "./cursor";
-import { type Chart, chartsOf, extremes, span, unmeasured, valueAt } from "./metrics-data";
+import { type Chart, chartsOf, extremes, rankOf, span, unmeasured, valueAt } from "./metrics-data";
 import type { JobTab } from "./page";
 import { timelineOf } from "./timeline-items";
 import { type Ref, useJobEvents } from "./use-job";
@@ -81,7 +81,7 @@ export function Metrics({ job, jobRef, live }: JobTab) {
           {metrics.data.notes.map((note) => (
             <Alert key={note} isInline isPlain variant="info" component="p" title={<bdi>{note}</bdi>} />
           ))}
-          <Unmeasured gpus={job.row?.gpus} />
+          <Unmeasured missing={unmeasured(job.row?.gpus, charts)} />
         </>
       )}
       <Patterns patterns={patterns} onChange={setPatterns} />
@@ -89,14 +89,15 @@ export function Metrics({ job, jobRef, live }: JobTab) {
   );
 }
 
-function Unmeasured({ gpus }: { gpus: number | undefined }) {
+function Unmeasured({ missing }: { missing: ReturnType<typeof unmeasured> }) {
+  if (!missing.length) return null;
   return (
     <Card isCompact className="job-unmeasured">
       <CardTitle component="h2">{text.unmeasured.title}</CardTitle>
       <CardBody>
         <p>{text.unmeasured.body}</p>
         <dl>
-          {unmeasured(gpus).map((key) => (
+          {missing.map((key) => (
             <div key={key}>
               <dt>{text.unmeasured[key].term}</dt>
               <dd>{text.unmeasured[key].source}</dd>
@@ -108,8 +109,9 @@ function Unmeasured({ gpus }: { gpus: number | undefined }) {
   );
 }
 
-function nameOf({ role, index }: { role?: string; index?: number }): string {
-  return index === undefined ? (role ?? "") : messages.job.workers.name(index);
+function nameOf({ role, index }: { role?: string; index?: number }, gpu?: string): string {
+  const pod = index === undefined ? (role ?? "") : messages.job.workers.name(index);
+  return gpu === undefined ? pod : text.gpuOf(pod, gpu);
 }
 
 function useMetrics(jobRef: Ref, pattern: string[], live: boolean) {
@@ -130,7 +132,7 @@ function useMetrics(jobRef: Ref, pattern: string[], live: boolean) {
 function Charts({ charts, moments }: { charts: Chart[]; moments: number[] }) {
   const [at, choose] = useMoment();
   const [marked, setMarked] = useState("");
-  const pods = charts.find((chart) => chart.curves.length > 1)?.curves.map((curve) => curve.label) ?? [];
+  const pods = [...new Set(charts.find((chart) => chart.curves.length > 1)?.curves.map((curve) => curve.pod))];
   return (
     <>
       <div className="job-chart-tools">
@@ -172,7 +174,8 @@ function ChartCard({ chart, marked, at, moments, onChoose }: CardProps) {
   const title = chart.key in text.titles ? text.titles[chart.key as keyof typeof text.titles] : chart.key;
   const format = (value: number) => shown(value, chart.unit);
   const found = extremes(chart, at);
-  const front = marked ? [marked] : found ? [...new Set([found.highest[0].label, found.lowest[0].label])] : [];
+  const ofMarked = chart.curves.filter((curve) => curve.pod === marked).map((curve) => curve.label);
+  const front = marked ? ofMarked : found ? [...new Set([found.highest[0].label, found.lowest[0].label])] : [];
   const summary = summaryOf(chart, front, at, format);
   return (
     <Card isCompact>
@@ -209,11 +212,17 @@ function Legend({ chart, marked, at, format }: LegendProps) {
       {frontOf(chart, marked).map((label) => (
         <li key={label}>
           <Swatch chart={chart} marked={marked} label={label} />{" "}
-          {chart.curves.length > 1 ? text.valueOf(label, value(label)) : value(label)}
+          {chart.curves.length > 1 ? nameAndValue(chart, label, at, value(label)) : value(label)}
         </li>
       ))}
     </ul>
   );
+}
+
+/** `Worker 3 20 % (lowest)`: a Worker that differs from the others is often what slows all of them down. */
+function nameAndValue(chart: Chart, label: string, at: number | undefined, value: string): string {
+  const rank = rankOf(chart, label, at);
+  return rank ? text.rankedValueOf(label, value, text.ranks[rank]) : text.valueOf(label, value);
 }
 
 function summaryOf(chart: Chart, front: string[], at: number | undefined, format: (value: number) => string): string {
@@ -221,7 +230,7 @@ function summaryOf(chart: Chart, front: string[], at: number | undefined, format
     const curve = chart.curves.find((one) => one.label === label);
     const value = curve && valueAt(chart, curve, at);
     if (value === undefined) return [];
-    return [chart.curves.length > 1 ? text.valueOf(label, format(value)) : format(value)];
+    return [chart.curves.length > 1 ? nameAndValue(chart, label, at, format(value)) : format(value)];
   });
   const when = at === undefined ? text.now : clock(at);
   return values.length ? text.summary(when, values.join(", ")) : text.noValue(when);
@@ -229,6 +238,8 @@ function summaryOf(chart: Chart, front: string[], at: number | undefined, format
 
 function shown(value: number, unit: Chart["unit"]): string {
   if (unit === "bytes") return bytes(value);
+  if (unit === "bytesPerSecond") return text.perSecond(bytes(value));
+  if (unit === "watts") return `${number(value)} W`;
   if (unit === "percent") return `${number(value)} %`;
   if (unit === "cores") return text.cores(value !== 0 && value < 0.1 ? value.toFixed(3) : number(value));
   return Math.abs(value) >= 0.01 || value === 0 ? number(value) : value.toExponential(1);

@@ -340,7 +340,18 @@ export const job = {
     removed: "The pods are gone, and their output with them.",
   },
   metrics: {
-    titles: { cpu: "CPU", memory: "Memory", progress: "Progress", loss: "Loss", accuracy: "Accuracy" },
+    titles: {
+      cpu: "CPU",
+      memory: "Memory",
+      gpuUtilizationPercent: "GPU utilisation",
+      gpuMemoryMib: "GPU memory",
+      powerWatts: "GPU power",
+      networkReceivedKib: "Network received",
+      networkSentKib: "Network sent",
+      progress: "Progress",
+      loss: "Loss",
+      accuracy: "Accuracy",
+    },
     none: "No metrics yet",
     noneYet: "The service samples running jobs every 15 seconds.",
     noneEnded: "The service has no samples of this job.",
@@ -351,14 +362,18 @@ export const job = {
     summary: (when: string, values: string) => `${when}: ${values}`,
     noValue: (when: string) => `${when}: no value`,
     valueOf: (curve: string, value: string) => `${curve} ${value}`,
+    rankedValueOf: (curve: string, value: string, rank: string) => `${curve} ${value} (${rank})`,
+    ranks: { highest: "highest", lowest: "lowest" },
+    gpuOf: (pod: string, gpu: string) => `${pod}, GPU ${gpu}`,
+    perSecond: (amount: string) => `${amount}/s`,
     cores: (value: string) => `${value} cores`,
     unmeasured: {
       title: "What has no chart",
-      body: "The service reads the cluster's metrics API, which has CPU and memory only. A number that the program prints becomes a chart if a pattern finds it.",
+      body: "The cluster's metrics API has CPU and memory only. The rest comes from a Prometheus that the service is connected to. A number that the program prints becomes a chart if a pattern finds it.",
       gpu: {
-        term: "GPU utilisation and GPU memory",
+        term: "GPU utilisation, GPU memory and power",
         source:
-          "NVIDIA's DCGM exporter supplies them to Prometheus: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED of the job's pods.",
+          "NVIDIA's DCGM exporter supplies them to Prometheus: DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED and DCGM_FI_DEV_POWER_USAGE of the job's pods.",
       },
       network: {
         term: "Network",
