@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 
 from openshift_ai.training import JobDetails, JobStatus, LiveView, MPIJobClient, _html, show
 from openshift_ai.training._plot import chart
+from openshift_ai.training._status import Metrics
 
 NOTEBOOKS = Path(__file__).parents[3] / "examples/notebooks"
 EVIL = "<script>alert('x')</script>&\""
@@ -86,6 +87,20 @@ def test_every_text_of_a_job_is_escaped(client: MPIJobClient) -> None:
     assert "shown" in client.get("shown")._repr_html_()
     assert "<table" in client.jobs()._repr_html_()
     assert "No jobs" in client.jobs(search="nothing")._repr_html_()
+
+
+def test_each_gpu_of_each_pod_is_a_line_of_a_chart() -> None:
+    def gpu(number: str, values: list[int]) -> dict[str, Any]:
+        common = {"source": "prometheus", "start": "2026-01-31T00:00:00Z", "seconds": [0, 15]}
+        return {"name": "gpuUtilizationPercent", "gpu": number, "values": values, **common}
+
+    pods = [
+        {"name": "a-worker-0", "role": "Worker", "index": 0, "measured": [gpu("0", [90, 91]), gpu("1", [5, 6])]},
+        {"name": "a-worker-1", "role": "Worker", "index": 1, "measured": []},
+    ]
+    drawn = Metrics.model_validate({"pods": pods})._repr_html_()
+    assert "<b>GPU utilization (%)</b> (5 to 91): a-worker-0 GPU 0, a-worker-0 GPU 1" in drawn
+    assert "Network" not in drawn
 
 
 def test_times_are_short() -> None:

@@ -1092,6 +1092,28 @@ class JobHistory(Message):
     """The UIDs of all jobs of this name, newest first."""
 
 
+class MeasuredSeries(Message):
+    """A quantity of a pod over time."""
+
+    gpu: str = ""
+    """The GPU, by its number on its node; a part of a GPU (MIG) as `0/3`. Empty for the network."""
+
+    name: str = ""
+    """What was measured. The network's unit is KiB a second."""
+
+    seconds: list[int] = []
+    """The time of each point, in seconds after the first."""
+
+    source: str = ""
+    """`prometheus`, or `node`: the node itself."""
+
+    start: Time = None
+    """The time of the first point."""
+
+    values: list[int] = []
+    """The number at each point."""
+
+
 class PodSeries(Message):
     """What a pod used."""
 
@@ -1100,6 +1122,9 @@ class PodSeries(Message):
 
     index: int | None = None
     """The Worker's index."""
+
+    measured: list[MeasuredSeries] = []
+    """Its network traffic, its GPUs and their power. Each series has times of its own."""
 
     memory_mib: list[int] = []
     """The memory at each point, in MiB."""

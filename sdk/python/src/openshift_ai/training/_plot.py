@@ -14,6 +14,14 @@ _WIDTH, _HEIGHT, _MARGIN = 420, 140, 24
 _LINES = (("#0066cc", ""), ("#c46100", "6 3"), ("#3e8635", "2 3"), ("#6753ac", "8 3 2 3"))
 #: The most lines of a chart: more cannot be told apart.
 _MOST_LINES = 8
+#: What is measured of pods and their GPUs.
+_MEASURED = {
+    "gpuUtilizationPercent": "GPU utilization (%)",
+    "gpuMemoryMib": "GPU memory (MiB)",
+    "powerWatts": "GPU power (W)",
+    "networkReceivedKib": "Network received (KiB/s)",
+    "networkSentKib": "Network sent (KiB/s)",
+}
 
 
 def chart(title: str, lines: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> str:
@@ -47,11 +55,15 @@ def chart(title: str, lines: Sequence[tuple[str, Sequence[float], Sequence[float
 
 
 def metrics(found: Metrics) -> str:
-    """A chart for each metric of the training, and for the CPU and memory of the pods."""
+    """A chart for each metric of the training, for the CPU and memory of the pods, and for what else is measured of them."""
     charts = [
         chart(one.name, [(one.name, one.seconds, [float(value) for value in one.values])]) for one in found.training
     ]
     charts.append(chart("CPU (cores)", [(p.name, p.seconds, [m / 1000 for m in p.cpu_millis]) for p in found.pods]))
     charts.append(chart("Memory (MiB)", [(p.name, p.seconds, p.memory_mib) for p in found.pods]))
+    for name, title in _MEASURED.items():
+        series = [(pod.name, one) for pod in found.pods for one in pod.measured if one.name == name]
+        lines = [(f"{pod} GPU {one.gpu}" if one.gpu else pod, one.seconds, one.values) for pod, one in series]
+        charts.append(chart(title, lines))
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
     return "".join(charts) + (f'<ul style="font-family:sans-serif">{notes}</ul>' if notes else "")

@@ -354,8 +354,9 @@ class MPIJob:
         return pods
 
     def metrics(self, patterns: Sequence[str] = ()) -> Metrics:
-        """The job's metrics over time: the CPU and memory of its pods, and what its training program reports.
+        """The job's metrics over time: what its pods use, and what its training program reports.
 
+        Besides CPU and memory, `measured` of a pod has its network traffic and its GPUs, if the service has a source of them.
         Each named group of a pattern is a metric too: `["loss=(?<loss>[0-9.]+)"]` reads it from the Launcher's output.
         """
         answer = self._client.transport.call(models.GET_METRICS, self.path, {"pattern": [*patterns]})
