@@ -53,7 +53,7 @@ impl Exporter {
         let address = listener.local_addr().unwrap();
         let series = Arc::<Mutex<Vec<(&'static str, Series)>>>::default();
         let (count, scrapes) = watch::channel(0);
-        let (exposed, begun) = (series.clone(), Timestamp::now());
+        let (exposed, begun) = (series.clone(), now());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (exposed, count) = (exposed.clone(), count.clone());
@@ -87,8 +87,13 @@ impl Exporter {
     }
 }
 
+/// The time, as exactly as an exposition has it.
+fn now() -> Timestamp {
+    Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap()
+}
+
 fn text(all: &[(&str, Series)], path: &str, begun: Timestamp) -> String {
-    let now = Timestamp::now();
+    let now = now();
     let elapsed = now.duration_since(begun).as_secs_f64();
     let mut text = String::new();
     for (_, (series, value)) in all.iter().filter(|(at, _)| *at == path) {
