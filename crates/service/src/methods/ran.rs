@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use api::Phase;
 use history::logs as archive;
 use jiff::Timestamp;
 use jobs::Kind;
@@ -66,7 +67,9 @@ pub async fn pods(service: &Service, job: &DynamicObject, row: &Row) -> Ran {
             Err(error) => tracing::debug!(%error, "cannot read which pods a job had"),
         }
     }
-    let started = row.running_since.or(row.started);
+    // A pending job counts as started when it was created.
+    let has_run = row.phase != Phase::Pending;
+    let started = row.running_since.or(row.started).filter(|_| has_run);
     let has_worker = ran.pods.values().any(|part| part.index.is_some());
     if row.kind == Kind::MpiJob && !has_worker && started.is_some() {
         // The service was not there when it ran, but the names of its Workers follow from its own.

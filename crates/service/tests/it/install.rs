@@ -114,7 +114,7 @@ fn assert_restricted(deployment: &Value) {
     // Each file that a flag names is in a mounted folder.
     for argument in container["args"].as_array().unwrap() {
         let (flag, path) = argument.as_str().unwrap().split_once('=').unwrap();
-        if ["--log-bucket", "--log-endpoint", "--log-prefix"].contains(&flag) {
+        if ["--log-bucket", "--log-endpoint", "--log-prefix", "--prometheus-url"].contains(&flag) {
             continue;
         }
         let is_mounted = |mount: &Value| path.starts_with(mount["mountPath"].as_str().unwrap());
