@@ -15,6 +15,7 @@ mod install;
 mod jobs;
 mod keeping;
 mod kills;
+mod line;
 mod lists;
 mod logs;
 mod metrics;

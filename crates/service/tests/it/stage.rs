@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +29,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
-use kube::client::Body;
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use kube::{Client, ResourceExt};
@@ -44,11 +42,13 @@ use service::contract::training_client::TrainingClient;
 use service::{Keep, Retention, Service, Settings, tls};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneService;
 
+use crate::line::{Line, Trouble};
 use crate::place::Place;
 use crate::stores;
 
@@ -72,62 +72,6 @@ const NODE: &str = "node-0";
 /// A service over gRPC.
 pub type Channel = BoxCloneService<Request<tonic::body::Body>, Response<Incoming>, hyper::Error>;
 
-/// What is the matter with the API server.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Trouble {
-    #[default]
-    None,
-    /// It cannot be reached.
-    Away,
-    /// It answers nothing.
-    Silent,
-    /// It answers 429.
-    Busy,
-}
-
-/// The line to the API server. It may be in trouble, and it records the requests of the service's own account.
-#[derive(Clone)]
-struct Line {
-    inner: Client,
-    trouble: Arc<Mutex<Trouble>>,
-    requests: Option<Arc<Mutex<Vec<String>>>>,
-}
-
-impl tower::Service<Request<Body>> for Line {
-    type Response = Response<Body>;
-    type Error = tower::BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, tower::BoxError>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(requests) = &self.requests {
-            requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
-        }
-        answer(self.inner.clone(), request, *self.trouble.lock().unwrap()).boxed()
-    }
-}
-
-async fn answer(
-    client: Client,
-    request: Request<Body>,
-    trouble: Trouble,
-) -> Result<Response<Body>, tower::BoxError> {
-    match trouble {
-        Trouble::None => Ok(client.send(request).await?),
-        Trouble::Away => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
-        Trouble::Silent => std::future::pending().await,
-        Trouble::Busy => {
-            let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429,
-                "reason": "TooManyRequests", "message": "too many requests" });
-            let response = Response::builder().status(429).header("retry-after", "1");
-            Ok(response.body(Body::from(status.to_string().into_bytes()))?)
-        }
-    }
-}
-
 /// The API server of a stage.
 enum Server {
     Embedded(Arc<ApiServer>),
@@ -143,7 +87,7 @@ pub struct Stage {
     authority: String,
     roots: Arc<ClientConfig>,
     requests: Arc<Mutex<Vec<String>>>,
-    trouble: Arc<Mutex<Trouble>>,
+    trouble: watch::Sender<Trouble>,
     stop: CancellationToken,
     /// What the service is started with again.
     own: Client,
@@ -249,9 +193,9 @@ impl Stage {
             None => embedded(&folder).await,
         };
         prepare(&admin, &server).await;
-        let (requests, trouble) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::default()));
+        let (requests, trouble) = (Arc::new(Mutex::new(Vec::new())), watch::Sender::default());
         let line =
-            |inner, requests| Client::new(Line { inner, requests, trouble: trouble.clone() }, "default");
+            |inner, requests| Client::new(Line { inner, requests, trouble: trouble.subscribe() }, "default");
         let own = line(own(&server, &admin).await, Some(requests.clone()));
         let nobody = line(nobody, None);
         let stop = CancellationToken::new();
@@ -301,7 +245,7 @@ impl Stage {
 
     /// From now on, something is the matter with the API server, as the service sees it.
     pub fn trouble(&self, trouble: Trouble) {
-        *self.trouble.lock().unwrap() = trouble;
+        self.trouble.send_replace(trouble);
     }
 
     /// The requests that the service sent as its own account.

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use service::Settings;
 use tokio::time::timeout;
 
-use crate::stage::{JANE, PATIENCE, Reply, Stage, TEAM, Trouble, VERA, request};
+use crate::line::Trouble;
+use crate::stage::{ADMIN, JANE, PATIENCE, Reply, Stage, TEAM, VERA, request};
 
 const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
 
@@ -76,4 +77,80 @@ async fn a_client_that_does_not_read_holds_up_nobody_and_gets_the_newest_state()
     timeout(PATIENCE, read).await.unwrap();
     let last: Value = text.lines().rfind(|line| line.contains("r499")).unwrap().parse().unwrap();
     assert_eq!(last["jobs"][0]["name"], "a");
+}
+
+#[tokio::test]
+async fn watches_that_have_expired_lose_no_change() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    stage.job(TEAM, "b").await;
+    let mut body = stage.open(request("GET", "/api/v1/stream?namespace=team-cv", JANE, None)).await.into_body();
+    stage.trouble(Trouble::Expired);
+    let gone = stage.rest("DELETE", &format!("{JOBS}/mpijob/a"), JANE, None).await;
+    assert_eq!(gone.status, 200, "{}", gone.text);
+    stage.status(TEAM, "b", json!({ "phase": "Running" })).await;
+    assert_eq!(create(&stage, "made").await.status, 200, "a change needs no watch");
+    stage.trouble(Trouble::None);
+    stage.until_shown(TEAM, "made", |_| true).await;
+    stage.until_shown(TEAM, "b", |row| row["phase"] == "Running").await;
+    let rows = stage.get("/api/v1/jobs?namespace=team-cv", JANE).await.json();
+    let mut names: Vec<&str> =
+        rows["jobs"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["b", "made"]);
+    let mut text = String::new();
+    let read = async {
+        // The open stream has heard of each.
+        while !["\"deleted\"", "\"Running\"", "\"made\""].iter().all(|part| text.contains(part)) {
+            let part = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap().into_data().unwrap();
+            text.push_str(&String::from_utf8_lossy(&part));
+        }
+    };
+    timeout(PATIENCE, read).await.unwrap();
+}
+
+#[tokio::test]
+async fn clocks_that_disagree_make_no_time_negative() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let later = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
+    let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::namespaced(stage.admin.clone(), TEAM);
+    stage.pod_with(TEAM, "a", "worker", "a-worker-0", json!({ "cpu": "1", "nvidia.com/gpu": 2 })).await;
+    let state = json!({ "running": { "startedAt": later } });
+    let status = json!({ "phase": "Running", "startTime": later, "containerStatuses": [{ "name": "main",
+        "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": state }] });
+    let patch = kube::api::Patch::Merge(json!({ "status": status }));
+    pods.patch_status("a-worker-0", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    stage.status(TEAM, "a", json!({ "phase": "Running", "startTime": later })).await;
+    stage.until_shown(TEAM, "a", |row| row["phase"] == "Running").await;
+    for path in [
+        format!("{JOBS}/mpijob/a"),
+        format!("{JOBS}/mpijob/a/history"),
+        format!("{JOBS}/mpijob/a/metrics"),
+        format!("{JOBS}/mpijob/a/events"),
+        "/api/v1/jobs?since=1h".to_owned(),
+        "/api/v1/usage?since=1d&by=user&by=job".to_owned(),
+        "/api/v1/overview?namespace=team-cv".to_owned(),
+        "/api/v1/capacity?workers=2&gpus=1".to_owned(),
+    ] {
+        let reply = stage.get(&path, ADMIN).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text);
+        assert_not_negative(&reply.json(), &path);
+    }
+}
+
+fn assert_not_negative(value: &Value, path: &str) {
+    match value {
+        Value::Number(number) => assert!(number.as_f64().unwrap() >= 0.0, "{path}: {number}"),
+        Value::String(text) => {
+            assert!(!text.parse::<f64>().is_ok_and(|number| number < 0.0), "{path}: {text}");
+        }
+        Value::Array(values) => values.iter().for_each(|value| assert_not_negative(value, path)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                assert_not_negative(value, &format!("{path}: {name}"));
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
 }
