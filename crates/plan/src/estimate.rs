@@ -131,7 +131,7 @@ pub(crate) fn estimate(
     ahead: usize,
     experience: &Experience<'_>,
 ) -> Estimate {
-    let examples = examples(experience.jobs);
+    let examples = Examples::of(experience.jobs);
     let mut ends = Ends::default();
     for holder in holders {
         ends.expect(holder, &examples, experience);
@@ -164,7 +164,7 @@ pub(crate) fn estimate(
 }
 
 impl Ends {
-    fn expect(&mut self, holder: &Holder<'_>, examples: &[(usize, i64)], experience: &Experience<'_>) {
+    fn expect(&mut self, holder: &Holder<'_>, examples: &Examples, experience: &Experience<'_>) {
         let Some(status) = &holder.job.status else { return };
         let Some(started) = status.start_time.as_ref().filter(|_| !holder.held.is_zero()) else { return };
         let elapsed = experience.now.as_second() - started.0.as_second();
@@ -175,14 +175,11 @@ impl Ends {
             // The program's own estimate is taken to be off by a quarter at most.
             (elapsed + left * 3 / 4, elapsed + left * 5 / 4)
         } else {
-            let similar: Vec<(usize, i64)> = examples
-                .iter()
-                .filter(|(at, _)| experience.jobs.get(*at).is_some_and(|job| are_similar(job, holder.job)))
-                .copied()
-                .collect();
-            let (learned, used) = match quartiles(&similar) {
-                Some(learned) => (Some((learned, &similar[..])), &mut self.similar),
-                None => (quartiles(examples).map(|learned| (learned, examples)), &mut self.ended),
+            let similar = likeness(holder.job).and_then(|like| examples.alike.get(&like));
+            let similar = similar.map_or(&[][..], Vec::as_slice);
+            let (learned, used) = match quartiles(similar) {
+                Some(learned) => (Some((learned, similar)), &mut self.similar),
+                None => (examples.quartiles.map(|learned| (learned, &examples.all[..])), &mut self.ended),
             };
             match (learned, deadline) {
                 // It has run longer than any before it, so past durations do not help.
@@ -202,16 +199,32 @@ impl Ends {
 }
 
 /// The durations of past jobs in seconds, shortest first, each with its place among the jobs.
-fn examples(jobs: &[MPIJob]) -> Vec<(usize, i64)> {
-    let lasted = |job: &MPIJob| {
-        let status = job.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded))?;
-        let (started, ended) = (status.start_time.as_ref()?, status.completion_time.as_ref()?);
-        Some(ended.0.as_second() - started.0.as_second()).filter(|seconds| *seconds >= 0)
-    };
-    let mut found: Vec<(usize, i64)> =
-        jobs.iter().enumerate().filter_map(|(at, job)| Some((at, lasted(job)?))).collect();
-    found.sort_unstable_by_key(|(at, seconds)| (*seconds, *at));
-    found
+struct Examples {
+    all: Vec<(usize, i64)>,
+    quartiles: Option<(i64, i64)>,
+    /// Those of similar jobs.
+    alike: BTreeMap<String, Vec<(usize, i64)>>,
+}
+
+impl Examples {
+    fn of(jobs: &[MPIJob]) -> Self {
+        let lasted = |job: &MPIJob| {
+            let status = job.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded))?;
+            let (started, ended) = (status.start_time.as_ref()?, status.completion_time.as_ref()?);
+            Some(ended.0.as_second() - started.0.as_second()).filter(|seconds| *seconds >= 0)
+        };
+        let mut found: Vec<(usize, i64, &MPIJob)> =
+            jobs.iter().enumerate().filter_map(|(at, job)| Some((at, lasted(job)?, job))).collect();
+        found.sort_unstable_by_key(|(at, seconds, _)| (*seconds, *at));
+        let mut alike = BTreeMap::<String, Vec<(usize, i64)>>::new();
+        for (at, seconds, job) in &found {
+            if let Some(like) = likeness(job) {
+                alike.entry(like).or_default().push((*at, *seconds));
+            }
+        }
+        let all: Vec<(usize, i64)> = found.into_iter().map(|(at, seconds, _)| (at, seconds)).collect();
+        Self { quartiles: quartiles(&all), all, alike }
+    }
 }
 
 /// The first quartile and the maximum, if there are enough examples.
@@ -223,14 +236,14 @@ fn quartiles(examples: &[(usize, i64)]) -> Option<(i64, i64)> {
     at(1).zip(at(4))
 }
 
-/// Whether two jobs are of the same user, or of the same namespace if the users are unknown, and their Workers are the
-/// same in number, image and resources.
-fn are_similar(a: &MPIJob, b: &MPIJob) -> bool {
-    let whose = match (owner(&a.metadata), owner(&b.metadata)) {
-        (None, None) => a.metadata.namespace == b.metadata.namespace,
-        (a, b) => a == b,
+/// What similar jobs share: the same user, or the same namespace if the user is unknown, and Workers that are the same in
+/// number, image and resources.
+fn likeness(job: &MPIJob) -> Option<String> {
+    let whose = match owner(&job.metadata) {
+        Some(owner) => (Some(owner), None),
+        None => (None, job.metadata.namespace.as_ref()),
     };
-    whose && shape(a).is_some_and(|shape_of_a| Some(shape_of_a) == shape(b))
+    serde_json::to_string(&(whose, shape(job)?)).ok()
 }
 
 /// The number of Workers, and the image and resources of each of their containers.
