@@ -42,6 +42,7 @@ mod board;
 mod filter;
 mod recorder;
 mod row;
+mod rooms;
 mod samples;
 mod seen;
 mod watch;

@@ -4,21 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller_runtime::supervision::{Health, supervise};
+use jobs::availability::Snapshot;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::board::Board;
 use crate::collector::Collector;
-use crate::identity::Identity;
+use crate::identity::{Caller, Identity};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::pods;
+use crate::problem::Problem;
 use crate::prometheus::Prometheus;
 use crate::queues;
 use crate::recorder::Recorder;
+use crate::rooms::Rooms;
 use crate::samples::{self, Samples};
 use crate::session::Sessions;
 use crate::store::{Keep, Kept};
@@ -53,6 +56,8 @@ pub struct Settings {
     pub asks_nodes: bool,
     /// Where the network traffic and the GPUs of pods are looked up, and CPU and memory that were not sampled.
     pub prometheus: Option<Prometheus>,
+    /// How long a reading of jobs, nodes, pods and quotas serves those who check a job or ask for capacity. Creations read again.
+    pub reading: Duration,
     /// How long a creation is repeated that the cluster's admission webhooks do not answer about. The longest call is
     /// longer by what a webhook may take.
     pub admission: Duration,
@@ -76,6 +81,7 @@ impl Default for Settings {
             sample: Duration::from_secs(15),
             asks_nodes: false,
             prometheus: None,
+            reading: Duration::from_secs(2),
             admission: Duration::from_secs(12),
             recheck: Duration::from_secs(10),
             patience: Duration::from_secs(30),
@@ -139,6 +145,7 @@ pub struct Service {
     pub(crate) samples: Arc<Samples>,
     pub(crate) collector: Arc<Collector>,
     pub(crate) ledger: Arc<Ledger>,
+    rooms: Rooms,
     pub(crate) kept: Kept,
     pub(crate) keep: Keep,
     /// Cancelled when the service stops: streams end.
@@ -171,12 +178,21 @@ impl Service {
             samples,
             collector,
             ledger,
+            rooms: Rooms::default(),
             kept,
             keep: keep.clone(),
             board,
             stop: stop.clone(),
             settings,
         })
+    }
+
+    /// Returns what jobs of the namespace are checked against, as far as the caller may read it.
+    ///
+    /// # Errors
+    /// 503 if the cluster does not say what that is.
+    pub(crate) async fn reading(&self, caller: &Caller, namespace: &str) -> Result<Arc<Snapshot>, Problem> {
+        self.rooms.of(&self.access, caller, namespace, self.settings.reading).await
     }
 
     /// Returns once every MPIJob is known: from then on lists are complete. Also waits until the store is open or it is

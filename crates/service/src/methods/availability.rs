@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobs::asked;
 use jobs::availability::{self, Availability, Start};
-use jobs::preflight::{self, PATIENCE};
+use jobs::preflight::PATIENCE;
 use jobs::submit::Draft;
 use plan::{Basis, Estimate, Finding, Source, Weight};
 
@@ -31,20 +31,27 @@ pub async fn check_availability(
     let draft = templates::draft(&caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
-    let (found, cost) = of(&caller, &draft, namespace).await;
+    let (found, cost) = of(&service, &caller, &draft, namespace).await?;
     Ok(message(found, cost))
 }
 
 /// Returns what a job would meet in the namespace now, and what it would cost, as far as the caller may read it.
-pub async fn of(caller: &Caller, draft: &Draft, namespace: &str) -> (Availability, Option<CostEstimate>) {
-    let client = &caller.client;
-    let request = tokio::time::timeout(PATIENCE, asked::request(client, namespace, draft));
+///
+/// # Errors
+/// 503 if the cluster does not say what the caller may read.
+pub async fn of(
+    service: &Service,
+    caller: &Caller,
+    draft: &Draft,
+    namespace: &str,
+) -> Result<(Availability, Option<CostEstimate>), Problem> {
+    let request = tokio::time::timeout(PATIENCE, asked::request(&caller.client, namespace, draft));
     let (request, seen, prices) =
-        futures::join!(request, preflight::snapshot(client, namespace, PATIENCE), cost::prices(caller));
-    let request = request.unwrap_or_default();
+        futures::join!(request, service.reading(caller, namespace), cost::prices(caller));
+    let (request, seen) = (request.unwrap_or_default(), seen?);
     let found = availability::availability(&request, namespace, &seen, Timestamp::now());
     let cost = cost::estimate(&prices, &found.amounts, cost::model(&request.asked));
-    (found, cost)
+    Ok((found, cost))
 }
 
 /// Returns it as the contract has it.

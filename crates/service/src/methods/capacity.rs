@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobs::build;
 use jobs::capacity::{self, Ask, CapacityAnswer, When};
-use jobs::preflight::{self, PATIENCE};
 
 use super::availability::{finding, queue_room, resources, wait};
 use super::cost;
@@ -30,9 +29,8 @@ pub async fn check_capacity(
     service.access.require(&caller, Right::on("list", "nodes", ""), "nodes").await?;
     let ask = ask(request)?;
     let namespace = ask.namespace.as_deref().unwrap_or_default();
-    let (seen, prices) =
-        futures::join!(preflight::snapshot(&caller.client, namespace, PATIENCE), cost::prices(&caller));
-    let answer = capacity::capacity(&ask, &seen, Timestamp::now());
+    let (seen, prices) = futures::join!(service.reading(&caller, namespace), cost::prices(&caller));
+    let answer = capacity::capacity(&ask, &*seen?, Timestamp::now());
     let cost = cost::estimate(&prices, &answer.amounts, "");
     Ok(CheckCapacityResponse { cost, ..message(answer) })
 }

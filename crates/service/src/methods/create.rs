@@ -52,7 +52,7 @@ pub async fn create_job(
         operation::about(draft.kind.plural(), &job.name_any(), None);
         return Ok(response(&job, warnings, request.dry_run));
     }
-    let (waits, availability) = checked(&caller, &draft, namespace, &request).await?;
+    let (waits, availability) = checked(&service, &caller, &draft, &request).await?;
     let dry_run = if request.dry_run { DryRun::Server } else { DryRun::No };
     let created = patiently(service.settings.admission, || async {
         let drafts = std::slice::from_ref(&draft);
@@ -77,11 +77,12 @@ pub async fn create_job(
 
 /// Refuses a job that the cluster would not accept; returns what it would wait for and, in a dry run, when it could start.
 async fn checked(
+    service: &Service,
     caller: &Caller,
     draft: &Draft,
-    namespace: &str,
     request: &CreateJobRequest,
 ) -> Result<(Vec<contract::Finding>, Option<CheckAvailabilityResponse>), Problem> {
+    let namespace = &request.namespace;
     if request.skip_checks || (draft.kind != Kind::MpiJob && !request.dry_run) {
         return Ok((Vec::new(), None));
     }
@@ -90,7 +91,7 @@ async fn checked(
         let waits = preflight::preflight(&caller.client, namespace, job, PATIENCE).await?;
         return Ok((waits.iter().map(finding).collect(), None));
     }
-    let (found, cost) = availability::of(caller, draft, namespace).await;
+    let (found, cost) = availability::of(service, caller, draft, namespace).await?;
     if let Some(refused) = found.findings.iter().find(|finding| finding.weight == Weight::Refused) {
         return Err(preflight::refusal(refused).into());
     }
