@@ -1,5 +1,5 @@
 //! Measures the training service beside the API server's own lists, in one process and one run: lists of 100 rows among
-//! many jobs, creations, and how soon open streams see a change. The API server is asked for as many rows, over TLS from as
+//! many jobs, creations and their checks, how soon open streams see a change, and how soon a written line. The API server is asked for as many rows, over TLS from as
 //! many connections, and its answers are not decoded either. With the variable `KUBECONFIG_OF_PEER`, the lists of the server
 //! of that kubeconfig are measured too, after as many jobs were created there.
 //!
@@ -52,6 +52,10 @@ const LOGGED: &str = "job-0";
 const WORKERS: usize = 100;
 const LINES: usize = 2000;
 const NODE: &str = "node-0";
+/// How often each Worker writes a line that is followed, how many, and what comes before the time in it.
+const WRITES_EACH: Duration = Duration::from_millis(500);
+const WRITES: u32 = 10;
+const WRITTEN: &str = "written=";
 /// The rows of a list.
 const ROWS: usize = 100;
 /// The forms of a list: the Table that kubectl requests, metadata only, and whole objects.
@@ -65,10 +69,11 @@ fn job(name: &str) -> DynamicObject {
     let template = json!({ "spec": { "containers": [{ "name": "main", "image": "train:1",
         "command": ["mpirun", "python", "train.py"],
         "resources": { "limits": { "cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 1 } } }] } });
+    let workers = if name == LOGGED { WORKERS } else { 8 };
     serde_json::from_value(json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
         "metadata": { "name": name, "labels": { "team": "vision" } },
         "spec": { "mpiReplicaSpecs": { "Launcher": { "replicas": 1, "template": template },
-            "Worker": { "replicas": 8, "template": template } } } }))
+            "Worker": { "replicas": workers, "template": template } } } }))
     .unwrap()
 }
 
@@ -212,6 +217,17 @@ impl Target {
         self.request("POST", "/api/v1/namespaces/team/jobs", "application/json", body.into())
     }
 
+    /// What stands before a creation: permission, quota, limits, and when the job could start. Each time another user asks.
+    fn check(&self, user: usize) -> Request<Full<Bytes>> {
+        let manifest = serde_json::to_string(&job("checked")).unwrap();
+        let body = json!({ "manifest": manifest }).to_string();
+        let path = format!("/api/v1/namespaces/{TEAM}/availability");
+        let mut request = self.request("POST", &path, "application/json", body.into());
+        let bearer = format!("Bearer {}", token_of(user)).parse().unwrap();
+        request.headers_mut().insert("authorization", bearer);
+        request
+    }
+
     /// Asks over several connections. Answers are read and not decoded.
     async fn ask(&self, request: impl Fn(u64) -> Request<Full<Bytes>> + Sync) -> Measured {
         let (begun, count) = (Instant::now(), AtomicU64::new(0));
@@ -253,11 +269,24 @@ impl Target {
     }
 }
 
-/// A node whose pods have written as many lines each, at the same times.
+/// A node whose pods have written as many lines each, at the same times; those that are followed write now.
 struct Scribe;
+
+/// The output of a pod that writes a line with its time at intervals.
+fn written_now() -> LogStream {
+    let lines = futures::stream::iter(0..WRITES).then(|_| async {
+        tokio::time::sleep(WRITES_EACH).await;
+        let now = Timestamp::now();
+        Ok(Bytes::from(format!("{now:.9} {WRITTEN}{}\n", now.as_millisecond())))
+    });
+    lines.boxed()
+}
 
 impl Kubelet for Scribe {
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        if request.follow {
+            return async { Ok(written_now()) }.boxed();
+        }
         let line = move |at: usize| {
             let time = Timestamp::from_millisecond(1_767_225_600_000 + at as i64).unwrap();
             format!("{time:.9} [step {at}] loss=0.123 samples/s=4567 of {}\n", request.pod)
@@ -295,6 +324,35 @@ impl Served {
         let lines = text.windows(13).filter(|part| part == b"\"type\":\"line\"").count();
         assert_eq!(lines, WORKERS * LINES, "every line, once");
         lines as f64 / begun.elapsed().as_secs_f64()
+    }
+
+    /// Follows all Workers of a job that runs; returns the milliseconds from a line's time until it was read, for the latest.
+    async fn last_line_is_seen_after(&self) -> f64 {
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), TEAM);
+        for worker in 0..WORKERS {
+            let state = json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } });
+            let status = json!({ "status": { "phase": "Running", "containerStatuses": [{ "name": "main",
+                "image": "train:1", "imageID": "", "ready": true, "restartCount": 0, "state": state }] } });
+            let name = format!("{LOGGED}-worker-{worker}");
+            pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        }
+        let path = format!("/api/v1/namespaces/{TEAM}/jobs/mpijob/{LOGGED}/logs?all=true&follow=true");
+        let mut sender = self.service.connect().await;
+        let mut body = sender.send_request(self.service.get(&path)).await.unwrap().into_body();
+        let (mut latest, mut seen, mut rest) = (0, 0, Vec::new());
+        while seen < WORKERS * WRITES as usize {
+            rest.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+            let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else { continue };
+            let now = Timestamp::now().as_millisecond();
+            let whole: Vec<u8> = rest.drain(..=end).collect();
+            for line in String::from_utf8_lossy(&whole).lines() {
+                let Some((_, time)) = line.split_once(WRITTEN) else { continue };
+                let digits: String = time.chars().take_while(char::is_ascii_digit).collect();
+                latest = latest.max(now - digits.parse::<i64>().unwrap());
+                seen += 1;
+            }
+        }
+        latest as f64
     }
 
     /// Opens a stream for each of many users, changes a job, and returns the milliseconds until the last stream has seen it.
@@ -344,7 +402,9 @@ async fn main() {
     let sorted = service.ask(|_| service.get("/api/v1/jobs?limit=100&sort=name&q=job")).await;
     let (seen, grown) = served.streams(streams).await;
     let creations = service.ask(|number| service.create(number)).await;
+    let checks = service.ask(|number| service.check(number as usize % streams)).await;
     let lines = served.lines().await;
+    let last_line = served.last_line_is_seen_after().await;
     let peer = match std::env::var_os(PEER) {
         Some(kubeconfig) => {
             let (target, admin) = target_of(Kubeconfig::read_from(kubeconfig).unwrap()).await;
@@ -362,7 +422,9 @@ async fn main() {
         "listsOfTheApiServer": own,
         "listsOfThePeer": peer,
         "creations": creations.json(),
+        "checks": checks.json(),
         "linesPerSecond": lines.round(),
+        "lastLineIsSeenAfterMs": last_line,
         "streams": { "open": streams, "lastSeesAChangeMs": seen, "grownKiB": grown },
     });
     println!("{result:#}");
