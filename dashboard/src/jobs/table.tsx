@@ -3,7 +3,7 @@
 import { MenuToggle, Progress, ProgressSize, Skeleton } from "@patternfly/react-core";
 import EllipsisVIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
 import { ActionsColumn, type IAction, Table, Tbody, Td, Th, Thead, type ThProps, Tr } from "@patternfly/react-table";
-import { type KeyboardEvent, memo, type ReactNode } from "react";
+import { type KeyboardEvent, memo, type ReactNode, useDeferredValue } from "react";
 import { Link, useNavigate } from "react-router-dom";
 import type { JobRow } from "../api/client";
 import { JobState, workersText } from "../components/job-state";
@@ -28,7 +28,9 @@ type Props = {
   isOld: boolean;
 };
 
-export function JobsTable({ rows, view, change, selection, select, isOld }: Props) {
+export function JobsTable({ rows: newest, view, change, selection, select, isOld }: Props) {
+  // The rows of another filter or page are drawn in parts, between which the page answers keys.
+  const rows = useDeferredValue(newest);
   const [start, dialog] = useActionStarter(select);
   return (
     <div className="app-scroll-x" aria-busy={isOld || !rows}>
