@@ -117,6 +117,16 @@ pub enum Stage {
     Succeeded,
     /// It failed.
     Failed,
+    /// A person ended it.
+    Cancelled,
+}
+
+impl Stage {
+    /// Whether the job has ended without success.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        matches!(self, Stage::Failed | Stage::Cancelled)
+    }
 }
 
 /// The state of a job, and the reason for it.
@@ -197,6 +207,7 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
     let mut explanation = ended(status)
         .or_else(|| held(situation, status))
         .or_else(|| clearing(situation, status))
+        .or_else(|| resuming(situation, status))
         .or_else(|| starting(situation, status).map(|told| after_last_attempt(told, status)))
         .unwrap_or_else(|| running(status));
     if let Some(suspect) = unmapped_image(situation, explanation.cause.as_deref()) {
@@ -271,7 +282,8 @@ fn ended(status: &MPIJobStatus) -> Option<Explanation> {
         Phase::Failed => {
             let failure = status.failure.clone().unwrap_or_default();
             let cause = Cause::of_word(&failure.reason);
-            let mut told = Explanation::new(Stage::Failed, failure.message, since);
+            let stage = if cause == Some(Cause::Cancelled) { Stage::Cancelled } else { Stage::Failed };
+            let mut told = Explanation::new(stage, failure.message, since);
             told.evidence.extend(failure.pod.map(|pod| match failure.exit_code {
                 Some(code) => format!("pod {pod}: exit code {code}"),
                 None => format!("pod {pod}"),
@@ -341,12 +353,44 @@ fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> 
 /// left.
 #[must_use]
 pub fn leaving<'a>(pods: impl Iterator<Item = &'a ObjectMeta>) -> Option<String> {
-    // The API server sets the time at which the grace period ends.
-    let last = pods.filter_map(|metadata| metadata.deletion_timestamp.as_ref()).map(|time| time.0).max()?;
-    let until = last.strftime("%H:%M:%S");
+    let until = terminating_until(pods)?;
     Some(format!(
         "its pods are terminating, which they may do until {until} UTC; the next attempt starts after that"
     ))
+}
+
+/// What a resumed job waits for before its Launcher starts: until when the pods of the run before the suspension have
+/// ended. `None` if the job was not suspended, or none of them is left.
+#[must_use]
+pub fn leaving_after_resume<'a>(
+    status: &MPIJobStatus,
+    pods: impl Iterator<Item = &'a ObjectMeta>,
+) -> Option<String> {
+    let resumed = condition(status, api::CONDITION_SUSPENDED).filter(|known| known.status == "False");
+    let since = status.start_time.as_ref().filter(|_| resumed.is_some())?.0;
+    let is_older = |pod: &&ObjectMeta| pod.creation_timestamp.as_ref().is_some_and(|time| time.0 < since);
+    let until = terminating_until(pods.filter(is_older))?;
+    Some(format!(
+        "Pods of the run before the suspension are terminating, which they may do until {until} UTC; the Launcher \
+         starts after that"
+    ))
+}
+
+/// The time of day at which the grace period of the last terminating pod ends; the API server sets it.
+fn terminating_until<'a>(pods: impl Iterator<Item = &'a ObjectMeta>) -> Option<String> {
+    let last = pods.filter_map(|metadata| metadata.deletion_timestamp.as_ref()).map(|time| time.0).max()?;
+    Some(last.strftime("%H:%M:%S").to_string())
+}
+
+/// A job that was resumed while pods of its former run are still there.
+fn resuming(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
+    if is_running_job(status) {
+        return None;
+    }
+    let terminating: Vec<&Pod> = situation.pods.iter().filter(is_deleted).collect();
+    let message = leaving_after_resume(status, terminating.iter().map(|pod| &pod.metadata))?;
+    let since = status.start_time.as_ref().map(|time| time.0);
+    Some(Explanation { evidence: named(&terminating), ..Explanation::new(Stage::Creating, message, since) })
 }
 
 /// A gang that is being restarted, while pods of the last attempt are still there.
@@ -935,6 +979,36 @@ mod tests {
             "{}",
             found.message
         );
+    }
+
+    #[test]
+    fn a_cancelled_job_is_not_explained_as_a_failure() {
+        let status = json!({ "phase": "Failed", "phaseReason": "Cancelled", "completionTime": "2026-01-01T00:01:00Z",
+            "failure": { "reason": "Cancelled", "message": "The job was cancelled" } });
+        let job = job(status, json!({}));
+        let found = explain(&alone(&job));
+        assert_eq!((found.state, found.actor), (Stage::Cancelled, Actor::Nobody));
+    }
+
+    #[test]
+    fn a_resumed_job_says_which_pods_of_its_former_run_it_waits_for() {
+        let status = json!({ "phase": "Pending", "phaseReason": "Initializing", "startTime": "2026-01-01T00:05:00Z",
+            "conditions": [{ "type": "Suspended", "status": "False", "reason": "MPIJobResumed", "message": "m" }] });
+        let job = job(status, json!({}));
+        let mut pods = [pod("pi-worker-0", up("True")), pod("pi-worker-1", up("True"))];
+        pods[0].metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:05:29Z")).unwrap();
+        let found = explain(&Situation { pods: &pods, ..alone(&job) });
+        assert_eq!((found.state, found.cause, found.actor), (Stage::Creating, None, Actor::Nobody));
+        assert_eq!(
+            found.message,
+            "Pods of the run before the suspension are terminating, which they may do until 00:05:29 UTC; the Launcher \
+             starts after that"
+        );
+        assert_eq!(found.evidence, ["pod pi-worker-0"]);
+        // A Worker of this run that is deleted is none of them.
+        pods[0].metadata.creation_timestamp = serde_json::from_value(json!("2026-01-01T00:05:01Z")).unwrap();
+        let found = explain(&Situation { pods: &pods, ..alone(&job) });
+        assert!(!found.message.contains("suspension"), "{}", found.message);
     }
 
     #[test]

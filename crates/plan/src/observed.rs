@@ -10,7 +10,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
-use semantics::{is_deleted, phase};
+use semantics::{has_ended, is_deleted, phase};
 
 use crate::attempts::attempt_of;
 use crate::change::ChildKind;
@@ -163,6 +163,21 @@ impl ObservedState {
         let resumed = self.status.start_time.as_ref();
         let is_older = matches!((created, resumed), (Some(created), Some(resumed)) if created.0 < resumed.0);
         is_deleted(pod) && (is_true(&self.status, CONDITION_SUSPENDED) || is_older)
+    }
+
+    /// Whether pods of the run before the last suspension still end. New pods get the same host names, so a new Launcher
+    /// would reach the former Workers. While its Job is suspended, a Launcher's pods are former ones even if the Job
+    /// controller has not deleted them yet. A pod on a lost node never reports its end, so it is not waited for.
+    pub(crate) fn former_run_ends(&self) -> bool {
+        let is_suspended =
+            self.launcher.as_ref().and_then(|launcher| launcher.spec.as_ref()?.suspend) == Some(true);
+        let mut workers = self.workers.iter().map(|pod| &**pod).filter(|pod| self.was_left_over(pod));
+        let mut launchers = self
+            .launcher_pods
+            .iter()
+            .filter(|pod| !has_ended(pod) && (is_suspended || self.was_left_over(pod)));
+        let is_awaited = |pod: &Pod| self.lost_node(pod).is_none();
+        workers.any(is_awaited) || launchers.any(is_awaited)
     }
 
     /// The pod of a Worker of this attempt that was taken away, as it was then.

@@ -129,7 +129,8 @@ fn decide(
     first.extend(keep_secret(job, seen));
     first.extend(keep_network_policy(job, seen));
     first.extend(keep_pod_group(job, seen, settings));
-    let wake_after = looks.into_iter().chain([settle]).flatten().min();
+    let clearing = (!is_launched(seen) && seen.former_run_ends()).then_some(CLEARING_LOOK);
+    let wake_after = looks.into_iter().chain([settle, clearing]).flatten().min();
     if let Some(mut contested) = contest(job, seen, settings) {
         contested.extend(release(seen));
         return Plan { changes: grouped([first, contested]), wake_after, ..Plan::still(Outlook::Active) };
@@ -473,14 +474,15 @@ fn keep_workers(job: &ValidJob, seen: &ObservedState, settings: &Settings) -> Ve
     changes
 }
 
-/// The Launcher's Job. The first value is the change that must come before the pods, the second the change to the Job
-/// itself.
+/// The Launcher's Job, which starts only once all pods of the run before a suspension are gone. The first value is the
+/// change that must come before the pods, the second the change to the Job itself.
 fn keep_launcher(
     job: &ValidJob,
     seen: &ObservedState,
     settings: &Settings,
 ) -> (Option<Change>, Option<Change>) {
-    let may_run = job.launcher_creation == LauncherCreation::AtStartup || all_ready(job, seen);
+    let at_startup = job.launcher_creation == LauncherCreation::AtStartup;
+    let may_run = (at_startup || all_ready(job, seen)) && !seen.former_run_ends();
     let Some(launcher) = &seen.launcher else {
         let mut launcher = launcher_job(job, settings);
         if let Some(pod) = launcher.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()) {
@@ -491,7 +493,7 @@ fn keep_launcher(
     if !is_suspended(launcher) {
         return (None, label_launcher(job, launcher));
     }
-    // Upstream resumes a Launcher that should wait for its Workers at once; here it waits again.
+    // Upstream resumes a Launcher at once, also one that should wait for its Workers; here it waits again.
     if !may_run {
         return (None, None);
     }
@@ -521,6 +523,11 @@ fn lacks_labels(job: &ValidJob, labels: Option<&BTreeMap<String, String>>) -> bo
 
 fn all_ready(job: &ValidJob, seen: &ObservedState) -> bool {
     seen.by_index(job).into_iter().all(|pod| pod.is_some_and(is_ready))
+}
+
+/// Whether the Launcher's Job exists and may start pods.
+fn is_launched(seen: &ObservedState) -> bool {
+    seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher))
 }
 
 fn is_suspended(launcher: &Job) -> bool {

@@ -383,12 +383,12 @@ fn limit_faults(roles: &[Role<'_>], limits: &[LimitRange]) -> Vec<Finding> {
 }
 
 fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> {
-    let finding = |message: String, resource: &str| Finding {
+    let finding = |message: String, field: &str, amount: String| Finding {
         weight: Weight::Refused,
         reason: Cause::AdmissionRefused,
         wait: None,
         message,
-        advice: format!("change resources of the {}: {resource}", role.name).into(),
+        advice: format!("set resources.{field} of the {} to {amount}", role.name).into(),
     };
     let mut found = Vec::new();
     for (name, most) in item.max.iter().flatten() {
@@ -399,7 +399,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
                 "the {name} limit of the {}, {limit}, is above the maximum of LimitRange {range}, {most}",
                 role.name
             );
-            found.push(finding(message, &format!("at most {most} of {name}")));
+            found.push(finding(message, &format!("limits.{name}"), format!("at most {most}")));
         }
     }
     for (name, least) in item.min.iter().flatten() {
@@ -410,7 +410,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
                 "the {name} request of the {}, {request}, is below the minimum of LimitRange {range}, {least}",
                 role.name
             );
-            found.push(finding(message, &format!("at least {least} of {name}")));
+            found.push(finding(message, &format!("requests.{name}"), format!("at least {least}")));
         }
     }
     found

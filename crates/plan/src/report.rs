@@ -247,7 +247,8 @@ fn report_progress(
     let workers = worker_progress(job, seen, outlook);
     // A pod that is being deleted is on its way out, as those of a suspended job that was resumed at once.
     let runs = |pod: &Pod| is_running(pod) && !is_deleted(pod);
-    let all_run = seen.by_index(job).into_iter().all(|pod| pod.is_some_and(runs));
+    let all_run =
+        seen.by_index(job).into_iter().all(|pod| pod.is_some_and(runs)) && !seen.former_run_ends();
     report.status.replica_statuses.insert(WORKER.to_owned(), workers);
     match outlook {
         Outlook::LauncherEnded => report_launcher_end(job, seen, report, now),
@@ -502,6 +503,8 @@ fn count_workers(job: &ValidJob, seen: &ObservedState) -> WorkerCounts {
     let ended = is_finished(&seen.status) && seen.status.completion_time.is_some();
     for pod in seen.by_index(job) {
         match pod {
+            // A new Worker takes its place once it is gone.
+            Some(pod) if seen.was_left_over(pod) && !job.suspended => counts.pending += 1,
             Some(pod) if has_failed(job, pod) => counts.failed += 1,
             Some(pod) if is_running(pod) && is_ready(pod) => counts.running += 1,
             Some(pod) if phase(pod) == "Succeeded" => {}
@@ -573,6 +576,11 @@ fn retrying(job: &ValidJob, seen: &ObservedState, outlook: &Outlook, now: Timest
         return None;
     }
     let failures = seen.launcher.as_ref()?.status.as_ref()?.failed.filter(|failures| *failures > 0)?;
+    // Until the Job has counted the run that has just failed, its number would be that of the run before.
+    let failed_pods = seen.launcher_pods.iter().filter(|pod| is_failed(pod)).count();
+    if usize::try_from(failures).is_ok_and(|counted| counted < failed_pods) {
+        return None;
+    }
     let runs = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).saturating_add(1);
     let failed = seen.failed_launcher_pod().filter(|_| failures < runs)?;
     let ended = failed_run(failed)?.ended.finished_at?.0;

@@ -100,7 +100,7 @@ pub fn steps(situation: &Situation<'_>, explanation: &Explanation) -> Vec<Step> 
     let other = |name: StepName| {
         let state = match () {
             () if succeeded || name < current.name => StepState::Done,
-            () if explanation.state == Stage::Failed => StepState::Skipped,
+            () if explanation.state.is_failure() => StepState::Skipped,
             () => StepState::Waiting,
         };
         let ended = if state == StepState::Done { ended(name, status) } else { None };
@@ -121,11 +121,11 @@ fn current(situation: &Situation<'_>, explanation: &Explanation, status: &MPIJob
         Stage::Queued | Stage::Suspended => StepName::Queue,
         Stage::Succeeded | Stage::Running | Stage::Stalled => StepName::Train,
         Stage::Retrying | Stage::FirstOutput => StepName::Launch,
-        Stage::Failed if has_run(status) => StepName::Train,
+        Stage::Failed | Stage::Cancelled if has_run(status) => StepName::Train,
         _ => unfinished(&workers, wanted),
     };
     let counts =
-        matches!(name, StepName::Nodes | StepName::Start) && explanation.state != Stage::Failed && wanted > 0;
+        matches!(name, StepName::Nodes | StepName::Start) && !explanation.state.is_failure() && wanted > 0;
     let (state, actor) = state_and_actor(explanation, name);
     Step {
         name,
@@ -143,7 +143,7 @@ fn state_and_actor(explanation: &Explanation, name: StepName) -> (StepState, Mov
         Actor::User | Actor::Nobody => Mover::User,
     };
     match explanation.state {
-        Stage::Failed => (StepState::Failed, person),
+        Stage::Failed | Stage::Cancelled => (StepState::Failed, person),
         Stage::Queued if explanation.cause.is_none() => (StepState::Blocked, Mover::Queue),
         // Another try is under way, whatever the last one failed for.
         Stage::Retrying | Stage::Restarting if explanation.actor == Actor::Nobody => {

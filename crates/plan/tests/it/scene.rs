@@ -91,6 +91,9 @@ pub struct LauncherScene {
     pub completed: Option<Timestamp>,
     #[serde(default)]
     pub failed: Option<JobFailed>,
+    /// The failed pods that the Job has counted; all of them if not given.
+    #[serde(default)]
+    pub counted: Option<i32>,
     #[serde(default)]
     pub pods: Vec<PodScene>,
     /// A pod that was observed to fail and is gone.
@@ -260,7 +263,7 @@ fn add_launcher(seen: &mut ObservedState, mut launcher: Job, scene: Option<&Laun
         start_time: scene.started.map(Time),
         completion_time: scene.completed.map(Time),
         conditions: Some(complete.into_iter().chain(failed).collect()),
-        failed: Some(i32::try_from(failures).unwrap()),
+        failed: Some(scene.counted.unwrap_or(i32::try_from(failures).unwrap())),
         ..JobStatus::default()
     });
     let template = launcher.spec.as_ref().unwrap().template.clone();
