@@ -322,11 +322,11 @@ causes! {
         message: "Quota exceeded: {reason|see the evidence}",
         suggestion: "Ask for less, delete or suspend other jobs in the namespace, or ask an administrator for more quota.",
     }
-    Evicted: Administrator, Helps, AfterStart {
+    Evicted: User, Helps, AfterStart {
         title: "A pod was evicted",
         meaning: "The node was short of memory or disk, or was drained, and the kubelet or an administrator removed the pod.",
         message: "{host|A pod} was evicted: {reason|see the evidence}",
-        suggestion: "Set requests equal to what the pods use (memory and ephemeral-storage), so that the node is not overcommitted; a program that writes checkpoints can be run again and goes on from the last one.",
+        suggestion: "If the node was short of memory or disk, as the reason says, let the pods use less of it, or set their requests (memory, ephemeral-storage) to what they use, so that they go to a node that has it; if the node was drained, nothing is wrong with the job. Then run it again: a program that writes checkpoints goes on from the last one. If nodes stay short, an administrator has to free or enlarge them.",
     }
     Preempted: Administrator, Helps, AfterStart {
         title: "A pod was preempted",

@@ -84,7 +84,8 @@ pub fn of_worker(pod: &Pod) -> PodFailure {
     let Some(FailedRun { container, ended, .. }) = failed_run(pod) else {
         return PodFailure::new(Cause::WorkerLost, "its pod no longer exists", WORKER_GONE);
     };
-    let mut failure = out_of_memory(pod, &container, &ended).unwrap_or_else(|| {
+    let known = out_of_memory(pod, &container, &ended).or_else(|| without_room(pod, &container, &ended));
+    let mut failure = known.unwrap_or_else(|| {
         let message = format!("its container {container:?} ended with {}", exit_text(&ended));
         PodFailure::new(
             Cause::WorkerLost,
@@ -165,8 +166,9 @@ pub fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let detail = waiting.message.as_deref().unwrap_or_default();
     let late = format!("it was not ready {waited} after it was scheduled");
-    let explained = of_container(pod, &container)
-        .filter(|found| [Cause::ImagePull, Cause::MissingReference].contains(&found.cause));
+    let explained = of_container(pod, &container).filter(|found| {
+        [Cause::ImagePull, Cause::MissingReference, Cause::StorageUnusable].contains(&found.cause)
+    });
     let mut cause = match explained {
         Some(found) => {
             let message = format!("{late}: {} ({reason}: {detail})", found.message);
@@ -193,7 +195,7 @@ pub fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
     let told = |what: &str| if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") };
     match status.reason.as_deref() {
         Some("Evicted") => {
-            return Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), FREE_THE_NODE));
+            return Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), after_eviction(&text)));
         }
         Some("NodeLost") => {
             return Some(PodFailure::new(Cause::NodeLost, told("its node was lost"), RUN_AGAIN));
@@ -219,7 +221,10 @@ pub fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
         Some("EvictionByEvictionAPI") => {
             Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), DRAINED))
         }
-        _ => Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), FREE_THE_NODE)),
+        _ => {
+            let advice = after_eviction(target.message.as_deref().unwrap_or_default());
+            Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), advice))
+        }
     }
 }
 
@@ -230,8 +235,32 @@ pub fn lost_with_node(node: &str, told: &str) -> PodFailure {
     PodFailure::new(Cause::NodeLost, format!("its node {node} was lost{told}"), RUN_AGAIN)
 }
 
+/// What to do about an eviction by the kubelet, by the shortage that its message names.
+fn after_eviction(text: &str) -> &'static str {
+    if text.contains(" limit") {
+        OWN_LIMIT
+    } else if ["ephemeral-storage", "nodefs", "imagefs", "inodes", "DiskPressure"]
+        .iter()
+        .any(|what| text.contains(what))
+    {
+        SHORT_OF_DISK
+    } else if text.contains("memory") || text.contains("MemoryPressure") {
+        SHORT_OF_MEMORY
+    } else {
+        FREE_THE_NODE
+    }
+}
+
 const FREE_THE_NODE: &str =
     "Lower what the pod uses beyond its requests, or raise its requests; then run the job again.";
+const OWN_LIMIT: &str = "The pod wrote more than its own limit allows: raise resources.limits.ephemeral-storage or the volume's sizeLimit, \
+     write to a volume claim, or delete old checkpoints; then run the job again.";
+const SHORT_OF_DISK: &str = "The node's disk ran full: write to a volume claim, delete old checkpoints, or set resources.requests.ephemeral-storage \
+     to what the pod writes, so that it goes to a node with room; then run the job again. If it is evicted again, an \
+     administrator has to free the node's disk.";
+const SHORT_OF_MEMORY: &str = "The node ran out of memory: set resources.requests.memory to what the pod uses, so that it goes to a node with room, or \
+     use fewer processes per Worker; then run the job again. If it is evicted again, an administrator has to add memory \
+     or move other pods away.";
 const RUN_AGAIN: &str = "Nothing is wrong with the job: run it again.";
 const DRAINED: &str =
     "Nothing is wrong with the job: its node was drained, or an administrator evicted the pod. Run it again.";
@@ -239,6 +268,14 @@ const DRAINED: &str =
 fn out_of_memory(pod: &Pod, container: &str, ended: &ContainerStateTerminated) -> Option<PodFailure> {
     let found = of_container(pod, container).filter(|_| ended.reason.as_deref() == Some("OOMKilled"))?;
     (found.cause == Cause::OutOfMemory)
+        .then(|| PodFailure::new(found.cause, found.message, &found.suggestion))
+}
+
+/// A container that could not be started because the node's disk is full.
+fn without_room(pod: &Pod, container: &str, ended: &ContainerStateTerminated) -> Option<PodFailure> {
+    let not_started = ended.reason.as_deref().is_some_and(|reason| START_FAILURES.contains(&reason));
+    let found = of_container(pod, container).filter(|_| not_started)?;
+    (found.cause == Cause::StorageUnusable)
         .then(|| PodFailure::new(found.cause, found.message, &found.suggestion))
 }
 
@@ -255,6 +292,59 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_container_that_finds_no_room_on_the_disk_is_no_lost_worker() {
+        let ended = json!({ "terminated": { "exitCode": 128, "reason": "StartError",
+            "message": "failed to start container \"main\": cannot create /pods/1/hosts: No space left on device (os error 28)" } });
+        let pod = json!({ "metadata": { "name": "pi-worker-0" }, "spec": { "containers": [{ "name": "main" }] },
+            "status": { "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "", "imageID": "",
+                "ready": false, "restartCount": 0, "state": ended }] } });
+        let failure = of_worker(&serde_json::from_value(pod).unwrap());
+        assert_eq!((failure.cause, failure.exit_code), (Cause::StorageUnusable, Some(128)));
+        assert_eq!(failure.message, "The disk of the node of pi-worker-0 is full");
+        assert!(
+            failure.suggestion.starts_with("Free some space on the node's disk"),
+            "{}",
+            failure.suggestion
+        );
+    }
+
+    #[test]
+    fn the_advice_on_an_eviction_names_the_shortage_and_what_the_user_can_do_first() {
+        let advice = |message: &str| {
+            let pod = json!({ "metadata": {}, "spec": { "containers": [{ "name": "main" }] },
+                "status": { "phase": "Failed", "reason": "Evicted", "message": message } });
+            of_infrastructure(&serde_json::from_value(pod).unwrap()).unwrap().suggestion
+        };
+        for (message, begin, field) in [
+            (
+                "The node was low on resource: memory. Container main was using 5Gi, which exceeds its request of 0.",
+                "The node ran out of memory",
+                "requests.memory",
+            ),
+            (
+                "The node was low on resource: ephemeral-storage.",
+                "The node's disk ran full",
+                "requests.ephemeral-storage",
+            ),
+            (
+                "The node had condition: [DiskPressure].",
+                "The node's disk ran full",
+                "requests.ephemeral-storage",
+            ),
+            ("The node had condition: [MemoryPressure].", "The node ran out of memory", "requests.memory"),
+            (
+                "Usage of EmptyDir volume \"out\" exceeds the limit \"1Gi\".",
+                "The pod wrote more",
+                "sizeLimit",
+            ),
+            ("gone", "Lower what the pod uses", "requests"),
+        ] {
+            let advice = advice(message);
+            assert!(advice.starts_with(begin) && advice.contains(field), "{message}: {advice}");
+        }
+    }
 
     #[test]
     fn a_run_ended_by_a_deletion_does_not_hide_an_earlier_failure() {

@@ -175,6 +175,20 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Cluster)
     .says("Failed to pull image '{image|}': it is not on the node, and its pull policy is Never"),
+    // Any other write on a node
+    rule(
+        "node-no-space",
+        Cause::StorageUnusable,
+        ROOT + 3,
+        "no space left on device",
+        r"(?:^pod (?P<host>\S+): )?.*[Nn]o space left on device",
+        "pod train-worker-1: event FailedMount: MountVolume.SetUp failed for volume \"ssh-auth\" : open /var/lib/kubelet/pods/1/id_rsa: no space left on device",
+    )
+    .by(Speaker::Cluster)
+    .says("The disk of the node of {host|the pod} is full")
+    .advice(
+        "Free some space on the node's disk, or run the job on another node; on your own machine, that is the disk that holds the local cluster's directory. Then run the job again.",
+    ),
     // Starting containers
     rule(
         "start-no-program",
@@ -314,7 +328,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Cluster)
     .says("The namespace's quota demands more of the pod template: {reason|}")
-    .advice("Set the requests and limits that the quota counts on every container of the pod template."),
+    .advice("Set resources.limits of every container of the Launcher and the Workers, as far as the quota counts them; requests are the same unless they are set."),
     rule(
         "job-quota",
         Cause::QuotaExceeded,
@@ -364,7 +378,10 @@ pub(super) const RULES: &[Rule] = &[
         "pod train-worker-1: condition PodScheduled Unschedulable: persistentvolumeclaim \"datasets\" not found",
     )
     .by(Speaker::Cluster)
-    .says("The {name|claim} does not exist"),
+    .says("The {name|claim} does not exist")
+    .advice(
+        "Correct its name among the job's volumes (kubectl get pvc lists the claims of the namespace), or create it there: a manifest of kind PersistentVolumeClaim with this name, spec.accessModes [ReadWriteMany] (ReadWriteOnce if all pods run on one node) and spec.resources.requests.storage.",
+    ),
     rule(
         "service-account-missing",
         Cause::MissingReference,
