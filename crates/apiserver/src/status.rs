@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::io;
 
 use serde_json::{Map, Value, json};
 
@@ -242,10 +243,18 @@ pub fn too_large(limit: usize) -> StatusError {
     StatusError::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
 }
 
-/// The error for a failed write to the store: 413 if the object exceeds the store's limits, otherwise 500.
+/// The error for a failed write to the store: 413 if the object exceeds the store's limits, 507 if the disk is full,
+/// otherwise 500.
 pub fn unwritten(error: impl Into<store::Error>) -> StatusError {
     match error.into() {
         store::Error::OutOfBounds(why) => StatusError::new(413, "RequestEntityTooLarge", why.to_string()),
+        store::Error::Journal(why)
+            if matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+        {
+            let message =
+                "the disk of the cluster's store is full: nothing can be written until there is room";
+            StatusError::new(507, "InsufficientStorage", message)
+        }
         error => internal(error),
     }
 }

@@ -117,6 +117,9 @@ async fn a_full_disk_rejects_writes_until_there_is_room() {
         matches!(&refused, Err(Error::Journal(why)) if why.kind() == io::ErrorKind::StorageFull),
         "{refused:?}"
     );
+    let answer = crate::status::unwritten(refused.unwrap_err());
+    assert_eq!((answer.code, &*answer.reason), (507, "InsufficientStorage"));
+    assert!(answer.message.starts_with("the disk of the cluster's store is full"), "{}", answer.message);
     let revision = store.revision();
     let refused = store.create(&things(), key("late"), thing("late", 0)).await;
     assert!(matches!(refused, Err(Error::Journal(_))));
