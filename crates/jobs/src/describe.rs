@@ -18,7 +18,7 @@ use crate::alike::{Alike, alike, without_names};
 use crate::last_lines::{MOST_LINES, last_lines};
 use crate::part::{index, role};
 use crate::view::{self, Row};
-use crate::{Attempt, Error, Kind, list};
+use crate::{Attempt, Error, Kind, list, runtime};
 
 /// A namespace with more pages of events than this counts as busy: its events are read per object.
 const FEW_PAGES: usize = 4;
@@ -132,10 +132,24 @@ pub async fn describe(
     let object = list::get(client, kind, namespace, name).await?;
     let children = Children::read(client, &object).await;
     let mut found = described(client, object, &children).await;
+    if kind == Kind::TrainJob {
+        fill_from_runtime(client, &mut found).await;
+    }
     if found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running {
         found.last_lines = last_lines(client, &found.object, &children.pods, MOST_LINES).await;
     }
     Ok(found)
+}
+
+/// Fills in what a TrainJob leaves to its runtime, as far as that may be read.
+async fn fill_from_runtime(client: &Client, found: &mut Description) {
+    let Some(runtime) = runtime::used(client, &found.object).await else { return };
+    if let Some(mpi) = runtime.mpi_implementation {
+        found.row.mpi = mpi;
+    }
+    if found.row.image.is_empty() {
+        found.row.image = runtime.images.into_iter().next().unwrap_or_default();
+    }
 }
 
 /// What was read of a job's pods and events.

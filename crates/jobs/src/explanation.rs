@@ -31,7 +31,7 @@ pub async fn explain_job(
         futures::join!(Children::read(client, &object), queue::place(client, namespace, &object));
     let has_printed = has_printed(client, namespace, &children.pods).await;
     let (mut found, _) = explained(client, &object, &children, place.as_ref(), has_printed).await;
-    if matches!(found.state, Stage::Failed | Stage::Stalled | Stage::Retrying) {
+    if found.state.is_failure() || matches!(found.state, Stage::Stalled | Stage::Retrying) {
         found.last_lines = last_lines(client, &object, &children.pods, MOST_LINES).await;
     }
     Ok(found)

@@ -46,6 +46,8 @@ pub struct Right {
     pub allowed: bool,
 }
 
+/// The maximum number of existing claims that advice on a missing one names.
+const MOST_CLAIMS_NAMED: u32 = 20;
 /// The permissions that the commands need, and for what.
 const NEEDED: [(&str, &str, &str, &str); 9] = [
     ("create", "", "", "create, retry, clone"),
@@ -357,11 +359,26 @@ async fn missing_references(client: &Client, namespace: &str, job: &MPIJob) -> V
                 message: format!(
                     "the volume claim \"{name}\" does not exist in namespace \"{namespace}\": the job's pods would wait for it"
                 ),
-                advice: "create it, or correct its name".into(),
+                advice: on_missing_claim(&known).await.into(),
             });
         }
     }
     found
+}
+
+/// What to do about a volume claim that does not exist: the claims that do, and how to create one.
+async fn on_missing_claim(known: &Api<PersistentVolumeClaim>) -> String {
+    let listed = known.list_metadata(&ListParams::default().limit(MOST_CLAIMS_NAMED)).await;
+    let names: Vec<String> =
+        listed.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default();
+    let others = match names.is_empty() {
+        true => "correct its name".to_owned(),
+        false => format!("use one of the claims of the namespace ({})", names.join(", ")),
+    };
+    format!(
+        "{others}, or create it: a manifest of kind PersistentVolumeClaim with this name, spec.accessModes [ReadWriteMany] \
+         (ReadWriteOnce if all pods run on one node) and spec.resources.requests.storage"
+    )
 }
 
 /// Reads the queue that the job names, with a finding about it; `None` if the job names none, or the queue may not be

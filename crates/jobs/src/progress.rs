@@ -147,6 +147,9 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
         Some(api::PHASE_REASON_RESTARTING) => return said(&restarting(seen)),
         _ => {}
     }
+    if let Some(leaving) = resuming(seen) {
+        return said(&leaving);
+    }
     let stuck: Vec<&str> = seen.pods.values().filter_map(describe::unschedulable).collect();
     let why = stuck.first()?;
     // Without their number: pods are found unschedulable one by one, and each would be news.
@@ -166,6 +169,12 @@ fn restarting(seen: &Seen) -> String {
         Some(leaving) => format!("{failed}: {leaving}"),
         None => failed,
     }
+}
+
+/// What a resumed job waits for before its Launcher starts.
+fn resuming(seen: &Seen) -> Option<String> {
+    let status = view::status(seen.job.as_ref()?);
+    plan::leaving_after_resume(&status, seen.pods.values().map(|pod| &pod.metadata))
 }
 
 /// What keeps a running job from going on: its Launcher is to be started again, or it is stalled. Where to correct it is
@@ -189,7 +198,9 @@ fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) 
     }
     // Only pods of an MPIJob carry the number of their attempt as the job does.
     let former = |pod: &Pod| row.kind == Kind::MpiJob && plan::attempt_of(&pod.metadata) != attempt;
-    let pods: Vec<&Pod> = seen.pods.values().filter(|pod| !former(pod)).collect();
+    // Nor do pods count that end, such as those of the run before a suspension.
+    let leaves = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+    let pods: Vec<&Pod> = seen.pods.values().filter(|pod| !former(pod) && !leaves(pod)).collect();
     let placed = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let scheduled = pods.iter().filter(placed).count();
     if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers.of) {
@@ -592,6 +603,28 @@ mod tests {
             tell(&mut told, &seen),
             [Progress::Scheduled { pods: 2, of: 3 }, Progress::WorkersReady { ready: 2, of: 2 }]
         );
+    }
+
+    #[test]
+    fn a_resumed_job_says_until_when_it_waits_for_the_pods_of_its_former_run() {
+        let resumed = job(json!({"phase": "Pending", "phaseReason": "Initializing",
+            "startTime": "2026-01-01T10:00:00Z",
+            "conditions": [{"type": "Suspended", "status": "False", "reason": "MPIJobResumed"}]}));
+        let mut seen = Seen { job: Some(resumed), ..Seen::default() };
+        let (name, mut former) = pod("pi-worker-0", "worker", ready());
+        former.metadata.creation_timestamp = serde_json::from_value(json!("2026-01-01T09:00:00Z")).unwrap();
+        former.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T10:00:29Z")).unwrap();
+        seen.pods.insert(name.clone(), former);
+        let mut told = Told::default();
+        let news = tell(&mut told, &seen);
+        assert!(
+            news.iter().any(|news| matches!(news, Progress::Waiting { reason, detail }
+                if reason == "Initializing" && detail.contains("until 10:00:29 UTC; the Launcher starts after that"))),
+            "{news:?}"
+        );
+        assert!(!news.iter().any(|news| matches!(news, Progress::WorkersReady { .. })), "{news:?}");
+        seen.pods.remove(&name);
+        assert_eq!(tell(&mut told, &seen), []);
     }
 
     #[test]

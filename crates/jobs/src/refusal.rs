@@ -70,6 +70,11 @@ fn from_status(status: &Status, attempt: Attempt<'_>) -> Error {
         ),
         (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
         (500, _) if status.message.contains(WEBHOOK_FAILED) => admission_unavailable(status),
+        (507, _) => refused(
+            Class::Error,
+            status,
+            Some("free some space on the disk that holds the cluster's store, then try again".into()),
+        ),
         _ => refused(Class::Error, status, None),
     }
 }
@@ -254,6 +259,17 @@ mod tests {
         assert!(told("get", "pods", "team").ends_with("role view"));
         assert!(told("delete", "pods", "team").ends_with("role edit"));
         assert!(told("list", "MPIJobs", "").contains("administrator of the cluster"));
+    }
+
+    #[test]
+    fn a_full_disk_of_the_cluster_is_named_with_what_to_do() {
+        let status = json!({ "code": 507, "reason": "InsufficientStorage", "message": "the disk is full" });
+        let status: Status = serde_json::from_value(status).unwrap();
+        let attempt = Attempt { verb: "delete", what: "MPIJobs", name: "pi", namespace: "team-cv" };
+        let error = Error::from_kube(kube::Error::Api(status.boxed()), attempt);
+        assert_eq!((error.class(), error.reason()), (Class::Error, "InsufficientStorage"));
+        assert_eq!(error.to_string(), "the disk is full");
+        assert!(error.advice().unwrap().text.starts_with("free some space on the disk"));
     }
 
     fn explained(status: serde_json::Value) -> (u8, String) {

@@ -1,7 +1,7 @@
-//! The runtimes of TrainJobs, which supply what a job itself leaves open: the number of nodes.
+//! The runtimes of TrainJobs, which supply what a job itself leaves open: the framework, the image, the number of nodes.
 //!
-//! Source: `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`: `spec.runtimeRef`, and a runtime's
-//! `spec.mlPolicy.numNodes`.
+//! Source: `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`: `spec.runtimeRef`, and a runtime's `spec.mlPolicy` and
+//! `spec.template`.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,8 @@ use futures::stream;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
+use paging::MOST_PAGES;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{Attempt, Error, Kind};
@@ -35,6 +37,22 @@ pub(crate) fn of(job: &DynamicObject) -> Option<RuntimeRef> {
     if job.data.pointer("/spec/trainer/numNodes").is_some() {
         return None;
     }
+    reference(job)
+}
+
+/// Returns the runtime that a TrainJob names, as it is written on a command line.
+#[must_use]
+pub fn named(job: &DynamicObject) -> Option<String> {
+    reference(job).map(|runtime| written(&runtime.name, runtime.namespace.is_some()))
+}
+
+/// A runtime as it is written on a command line: those of a namespace with their kind.
+fn written(name: &str, is_namespaced: bool) -> String {
+    if is_namespaced { format!("trainingruntime/{name}") } else { name.to_owned() }
+}
+
+/// Returns the runtime that a TrainJob names.
+fn reference(job: &DynamicObject) -> Option<RuntimeRef> {
     let reference = job.data.pointer("/spec/runtimeRef")?;
     let name = reference["name"].as_str()?.to_owned();
     let namespaced = reference["kind"] == "TrainingRuntime";
@@ -50,6 +68,14 @@ pub(crate) async fn node_counts(client: &Client, mut wanted: Vec<RuntimeRef>) ->
         Some((runtime, nodes))
     });
     stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(futures::future::ready).collect().await
+}
+
+/// Returns the runtime of a TrainJob as far as it may be read; `None` if it does not exist.
+pub(crate) async fn used(client: &Client, job: &DynamicObject) -> Option<Runtime> {
+    let RuntimeRef { namespace, name } = reference(job)?;
+    let kind = if namespace.is_some() { "TrainingRuntime" } else { "ClusterTrainingRuntime" };
+    let found = api(client, namespace.as_deref()).get(&name).await.ok()?;
+    Some(in_short(kind, &found))
 }
 
 /// Returns the runtimes that a job of this namespace can use, as they are written on a command line: those of the cluster by
@@ -68,22 +94,113 @@ pub async fn names(client: &Client, namespace: &str) -> Result<Vec<String>, Erro
     };
     let of_cluster = of_cluster.map_err(refused("ClusterTrainingRuntimes"))?.items;
     let of_namespace = of_namespace.map_err(refused("TrainingRuntimes"))?.items;
-    let local = of_namespace.iter().map(|runtime| format!("trainingruntime/{}", runtime.name_any()));
+    let local = of_namespace.iter().map(|runtime| written(&runtime.name_any(), true));
     Ok(of_cluster.iter().map(ResourceExt::name_any).chain(local).collect())
 }
 
-async fn node_count(client: &Client, runtime: &RuntimeRef) -> Option<i32> {
-    let (kind, plural) = match runtime.namespace {
+/// What people choose a runtime by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Runtime {
+    /// The kind: `ClusterTrainingRuntime`, or `TrainingRuntime` if only jobs of its namespace can use it.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// How a command line refers to it: `openmpi`, or `trainingruntime/own`.
+    pub reference: String,
+    /// The framework, as the runtime's policy calls it: `mpi`, `torch`; `None` if it names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub framework: Option<String>,
+    /// The implementation of MPI, e.g. `OpenMPI`, if the framework is MPI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mpi_implementation: Option<String>,
+    /// The number of nodes of jobs that do not set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i32>,
+    /// The images of its containers, each once; a job may set another.
+    pub images: Vec<String>,
+}
+
+/// Returns the runtimes that a job of this namespace can use: those of the cluster, then those of the namespace, each by
+/// name.
+///
+/// # Errors
+/// The server's refusal to list, or that it does not know TrainJobs.
+pub async fn runtimes(client: &Client, namespace: &str) -> Result<Vec<Runtime>, Error> {
+    let read = async |kind: &str, what: &'static str, of: Option<&str>| {
+        let mut found: Vec<Runtime> = Vec::new();
+        let keep = |page: Vec<DynamicObject>| found.extend(page.iter().map(|it| in_short(kind, it)));
+        let complete = paging::each(&api(client, of), ListParams::default(), MOST_PAGES, keep).await;
+        complete.map_err(|error| {
+            // The kind is as absent as TrainJobs are.
+            let is_unserved = matches!(&error, kube::Error::Api(status) if status.code == 404);
+            let what = if is_unserved { Kind::TrainJob.names() } else { what };
+            Error::from_kube(error, Attempt { verb: "list", what, name: "", namespace })
+        })?;
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok::<_, Error>(found)
+    };
+    let (of_cluster, of_namespace) = futures::join!(
+        read("ClusterTrainingRuntime", "ClusterTrainingRuntimes", None),
+        read("TrainingRuntime", "TrainingRuntimes", Some(namespace))
+    );
+    let mut found = of_cluster?;
+    found.extend(of_namespace?);
+    Ok(found)
+}
+
+fn in_short(kind: &str, runtime: &DynamicObject) -> Runtime {
+    let policy = runtime.data.pointer("/spec/mlPolicy").and_then(Value::as_object);
+    let framework = policy.and_then(|policy| policy.keys().find(|key| *key != "numNodes").cloned());
+    let text = |path: &str| runtime.data.pointer(path).and_then(Value::as_str).map(str::to_owned);
+    let parts = runtime.data.pointer("/spec/template/spec/replicatedJobs").and_then(Value::as_array);
+    let containers = parts
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part.pointer("/template/spec/template/spec/containers").and_then(Value::as_array));
+    let mut images = Vec::new();
+    for image in containers.flatten().filter_map(|container| container["image"].as_str()) {
+        if !images.iter().any(|known| known == image) {
+            images.push(image.to_owned());
+        }
+    }
+    let name = runtime.name_any();
+    let namespace = runtime.metadata.namespace.clone();
+    Runtime {
+        kind: kind.to_owned(),
+        reference: written(&name, namespace.is_some()),
+        name,
+        namespace,
+        mpi_implementation: text("/spec/mlPolicy/mpi/mpiImplementation"),
+        framework,
+        nodes: nodes(runtime),
+        images,
+    }
+}
+
+fn nodes(runtime: &DynamicObject) -> Option<i32> {
+    let nodes = runtime.data.pointer("/spec/mlPolicy/numNodes").and_then(Value::as_i64)?;
+    i32::try_from(nodes).ok()
+}
+
+/// The runtimes of a namespace, or those of the cluster.
+fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let (kind, plural) = match namespace {
         Some(_) => ("TrainingRuntime", "trainingruntimes"),
         None => ("ClusterTrainingRuntime", "clustertrainingruntimes"),
     };
     let resource =
         ApiResource { kind: kind.to_owned(), plural: plural.to_owned(), ..Kind::TrainJob.resource() };
-    let api: Api<DynamicObject> = match &runtime.namespace {
+    match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
-    };
-    let found = api.get(&runtime.name).await.ok()?;
-    let nodes = found.data.pointer("/spec/mlPolicy/numNodes").and_then(Value::as_i64)?;
-    i32::try_from(nodes).ok()
+    }
+}
+
+async fn node_count(client: &Client, runtime: &RuntimeRef) -> Option<i32> {
+    let found = api(client, runtime.namespace.as_deref()).get(&runtime.name).await.ok()?;
+    nodes(&found)
 }

@@ -59,10 +59,18 @@ async fn what_a_job_refers_to_is_checked_before_it_is_created() {
     change(&mut job, None, "data");
     let waits = preflight::preflight(&stage.client, TEAM, &[job.clone()], PATIENCE).await.unwrap();
     assert!(waits[0].message.contains("the volume claim \"data\" does not exist"), "{waits:?}");
+    assert!(
+        waits[0].advice.text.starts_with("correct its name, or create it: a manifest of kind"),
+        "{waits:?}"
+    );
     let claim = json!({ "metadata": { "name": "data", "namespace": TEAM }, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
     stage.create("v1", "PersistentVolumeClaim", "persistentvolumeclaims", claim).await;
-    assert_eq!(preflight::preflight(&stage.client, TEAM, &[job], PATIENCE).await.unwrap(), []);
+    assert_eq!(preflight::preflight(&stage.client, TEAM, &[job.clone()], PATIENCE).await.unwrap(), []);
+    change(&mut job, None, "dta");
+    let waits = preflight::preflight(&stage.client, TEAM, &[job], PATIENCE).await.unwrap();
+    let advice = "use one of the claims of the namespace (data), or create it";
+    assert!(waits[0].advice.text.starts_with(advice), "{waits:?}");
 }
 
 #[tokio::test]

@@ -149,6 +149,9 @@ async fn a_train_job_has_as_many_nodes_as_its_runtime_says() {
     let rows = rows(&stage.client, &selection).await.unwrap();
     let counts: Vec<(i32, i32)> = rows.iter().map(|row| (row.workers.running, row.workers.of)).collect();
     assert_eq!(counts, [(8, 8), (4, 4), (2, 2), (1, 1)]);
+    let listed = jobs::runtime::runtimes(&stage.client, TEAM).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|runtime| (runtime.reference.as_str(), runtime.nodes)).collect();
+    assert_eq!(listed, [("mpi", Some(8)), ("trainingruntime/mpi", Some(4))]);
     let raw = get(&stage.client, Kind::TrainJob, TEAM, "a-shared").await.unwrap();
     assert!(raw.data.pointer("/spec/trainer").is_none(), "the object itself is as it was written");
 }

@@ -74,7 +74,7 @@ fn step(step: Step) -> JobStep {
 fn waiting(explanation: Explanation) -> Option<Waiting> {
     let Explanation { state, cause, message, evidence, last_lines: _, actor, since, advice, link } =
         explanation;
-    let waits = !matches!(state, Stage::Running | Stage::Succeeded | Stage::Failed);
+    let waits = !matches!(state, Stage::Running | Stage::Succeeded) && !state.is_failure();
     waits.then(|| Waiting {
         stage: word(state),
         cause: cause.unwrap_or_default(),
