@@ -30,6 +30,7 @@ from openshift_ai.training import (
     WaitInterrupted,
     _html,
 )
+from openshift_ai.training._traceback import last_traceback
 
 SAYS_ITS_RANK = ["python", "-c", "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"]
 #: Runs until it is ended.
@@ -87,6 +88,42 @@ def test_a_failure_says_cause_evidence_and_fix(client: MPIJobClient) -> None:
     assert set(error.details) & {str(line) for line in job.logs() if line.evidence}
 
 
+def test_a_failure_shows_the_traceback_of_the_rank_that_failed(client: MPIJobClient) -> None:
+    program = "import os; rank = os.environ['OMPI_COMM_WORLD_RANK']; {'0': 1}[rank]"
+    job = client.create_mpijob(name="raises", image=IMAGE, workers=2, command=["python", "-c", program])
+    with pytest.raises(JobFailedError) as caught:
+        job.wait_for_completion(60)
+    error = caught.value
+    assert error.traceback[0] == "Traceback (most recent call last):"
+    assert error.traceback[-1] == "KeyError: '1'"
+    assert error.details == error.traceback
+    assert "  KeyError: '1'" in str(error) or "KeyError: '1'" in error.message
+
+
+def test_the_last_traceback_is_found_among_the_lines_of_other_ranks() -> None:
+    lines = [
+        "[1,0]<stderr>:Traceback (most recent call last):",
+        '[1,0]<stderr>:  File "train.py", line 9, in <module>',
+        "[1,1]<stdout>:step 3",
+        "[1,0]<stderr>:    loss = losses[step]",
+        "[1,0]<stderr>:KeyError: 'missing'",
+        "--------------------------------------------------------------------------",
+        "mpirun detected that one or more processes exited with non-zero status",
+    ]
+    assert last_traceback(lines) == (
+        "Traceback (most recent call last):",
+        '  File "train.py", line 9, in <module>',
+        "    loss = losses[step]",
+        "KeyError: 'missing'",
+    )
+    assert last_traceback([line.split(":", 1)[1] if line.startswith("[1,0]") else line for line in lines])[-1] == (
+        "KeyError: 'missing'"
+    )
+    assert last_traceback(lines[-2:]) == ()
+    long = ["Traceback (most recent call last):", *[f"  frame {number}" for number in range(40)], "ValueError: no"]
+    assert (len(last_traceback(long)), last_traceback(long)[-1]) == (10, "ValueError: no")
+
+
 @pytest.mark.parametrize(
     ("phase", "reason", "cause", "summary"),
     [
@@ -114,6 +151,12 @@ def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
         job.wait_for_completion(timeout=1)
     assert isinstance(caught.value, TimeoutError)
     assert "client.get('long'" in caught.value.hint
+    stuck = client.create_mpijob(name="stuck", image=IMAGE, command=FOREVER, workers=1, memory_per_worker="900Ti")
+    with pytest.raises(TrainingTimeoutError, match=r"it waits: .*") as caught:
+        stuck.wait_for_completion(timeout=3)
+    assert caught.value.reason == "Unschedulable"
+    assert caught.value.details
+    stuck.delete(wait=True)
     job.wait_until("Running", timeout=60)
     began = job.logs(follow=True)
     assert next(began) == "began"

@@ -168,15 +168,19 @@ class JobFailedError(TrainingError):
 
     code = "JobFailed"
 
-    def __init__(self, message: str, *, job: JobStatus, failure: Failure | None) -> None:
+    def __init__(
+        self, message: str, *, job: JobStatus, failure: Failure | None, traceback: Sequence[str] = ()
+    ) -> None:
         reason = (failure.cause if failure else "") or job.cause or "Unknown"
         hints = [failure.suggestion if failure else "", _OWN_ADVICE.get(reason, "")]
         super().__init__(
             message,
             reason=reason,
             hint=" ".join(hint for hint in hints if hint),
-            details=failure.evidence if failure else (),
+            details=traceback or (failure.evidence if failure else ()),
         )
+        self.traceback = tuple(traceback)
+        """The last lines of the Python traceback of the rank that failed, if it printed one."""
         self.job = job
         """The job's last status."""
         self.failure = failure
