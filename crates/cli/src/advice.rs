@@ -2,6 +2,57 @@
 
 use jobs::{Action, Advice, JobRef, Kind};
 
+/// Fields of the containers, and the flags of `create` that set them: for Workers, and for the Launcher.
+const FLAGS: [(&str, &str, &str); 6] = [
+    ("limits.cpu", "--cpu", "--launcher-cpu"),
+    ("limits.memory", "--memory", "--launcher-memory"),
+    ("limits.nvidia.com/gpu", "--gpus", ""),
+    ("requests.cpu", "--cpu", "--launcher-cpu"),
+    ("requests.memory", "--memory", "--launcher-memory"),
+    ("requests.nvidia.com/gpu", "--gpus", ""),
+];
+/// What is before such a field in advice; in a path of a manifest, a dot is before that.
+const RESOURCES: &str = "resources.";
+/// All of them at once.
+const LIMITS: &str = "limits of every container";
+const ALL_FLAGS: &str = "--cpu, --memory, --gpus, --launcher-cpu and --launcher-memory";
+
+/// Names the flags beside the fields of a manifest in advice: `raise --memory (resources.limits.memory) of the Worker`. The
+/// crates below know fields only.
+pub fn with_flags(text: &str) -> String {
+    let mut told = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(RESOURCES) {
+        let (before, field) = rest.split_at(at);
+        let after = &field[RESOURCES.len()..];
+        told.push_str(before);
+        let is_alone = !told.ends_with(|letter: char| letter == '.' || letter.is_alphanumeric());
+        let sentence = after.split([';', ':']).next().unwrap_or(after);
+        match named(after, sentence).filter(|_| is_alone) {
+            Some((name, flags)) => {
+                told.push_str(&format!("{flags} ({RESOURCES}{name})"));
+                rest = &after[name.len()..];
+            }
+            None => {
+                told.push_str(RESOURCES);
+                rest = after;
+            }
+        }
+    }
+    told + rest
+}
+
+/// The field at the beginning of the text, and its flags for the role that the sentence names.
+fn named(text: &str, sentence: &str) -> Option<(&'static str, &'static str)> {
+    if text.starts_with(LIMITS) && sentence.contains("Worker") {
+        return Some((LIMITS, ALL_FLAGS));
+    }
+    let (name, of_worker, of_launcher) = FLAGS.iter().find(|(name, ..)| text.starts_with(name))?;
+    let is_launcher = sentence.contains("Launcher") && !sentence.contains("Worker");
+    let flag = if is_launcher { of_launcher } else { of_worker };
+    (!flag.is_empty()).then_some((*name, *flag))
+}
+
 /// Returns the advice in one line, its actions as commands.
 pub fn line(advice: &Advice) -> String {
     let (mut commands, mut flags) = (Vec::new(), String::new());
@@ -11,16 +62,17 @@ pub fn line(advice: &Advice) -> String {
             None => commands.extend(command(action)),
         }
     }
+    let text = with_flags(&advice.text);
     match &commands[..] {
-        [] => format!("{}{flags}", advice.text),
-        commands => format!("{}: {}{flags}", advice.text.trim_end_matches('.'), commands.join(", or ")),
+        [] => format!("{text}{flags}"),
+        commands => format!("{}: {}{flags}", text.trim_end_matches('.'), commands.join(", or ")),
     }
 }
 
 /// Returns the advice in several lines: the text, then each command in a line of its own.
 pub fn lines(advice: &Advice) -> String {
     let lines = advice.actions.iter().filter_map(command);
-    [advice.text.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+    [with_flags(&advice.text)].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// What a flag of the current command does, for actions that are not commands of their own.
@@ -79,6 +131,7 @@ fn about(verb: &str, job: &JobRef) -> String {
 #[cfg(test)]
 mod tests {
     use api::Phase;
+    use diagnosis::Cause;
 
     use super::*;
 
@@ -97,6 +150,33 @@ mod tests {
             lines(&advice),
             "Wait for one to end.\nodh training list -n team --status failed\nodh training logs trainjob pi -n team --follow"
         );
+    }
+
+    #[test]
+    fn flags_are_named_beside_the_fields_that_they_set() {
+        for (text, expected) in [
+            (
+                "raise resources.limits.memory of the Worker. Reduce",
+                "raise --memory (resources.limits.memory) of the Worker. Reduce",
+            ),
+            (
+                "set resources.limits.cpu of every container of the Launcher; ask",
+                "set --launcher-cpu (resources.limits.cpu) of every container of the Launcher; ask",
+            ),
+            (
+                "set resources.requests.nvidia.com/gpu of the Worker to at most 4",
+                "set --gpus (resources.requests.nvidia.com/gpu) of the Worker to at most 4",
+            ),
+            ("raise resources.limits.ephemeral-storage", "raise resources.limits.ephemeral-storage"),
+            ("spec.containers[0].resources.limits.cpu: 10m", "spec.containers[0].resources.limits.cpu: 10m"),
+            ("ask for less", "ask for less"),
+        ] {
+            assert_eq!(with_flags(text), expected);
+        }
+        let all = with_flags("Set resources.limits of every container of the Launcher and the Workers.");
+        assert!(all.contains("--launcher-memory (resources.limits of every container)"), "{all}");
+        let memory = with_flags(Cause::OutOfMemory.texts().suggestion);
+        assert!(memory.contains("raise --memory (resources.limits.memory) of the Worker"), "{memory}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use training::{
 };
 pub use verbs::{
     Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, ExportForm, Making,
-    PortForward, Preflight, Retry, Scale, SupportBundle, TemplateUse, TemplateVerb,
+    PortForward, Preflight, Retry, Runtimes, Scale, SupportBundle, TemplateUse, TemplateVerb,
 };
 
 /// Distributed training on Kubernetes and OpenShift: create jobs, watch them, find out why they fail.

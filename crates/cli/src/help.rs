@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::arguments::{self, Help};
 use crate::console::Console;
 use crate::failure::Failure;
-use crate::{output, table};
+use crate::{advice, output, table};
 
 /// Every exit code with its meaning; the numbers are those of `jobs::Class`.
 pub const EXIT_CODES: [(u8, &str); 12] = [
@@ -102,7 +102,7 @@ fn causes(named: &[String]) -> Result<String, Failure> {
             ("Cause", cause.word().to_owned()),
             ("Title", said.title.to_owned()),
             ("Meaning", said.meaning.to_owned()),
-            ("What to do", said.suggestion.to_owned()),
+            ("What to do", advice::with_flags(said.suggestion)),
         ]));
     }
     Ok(texts.join("\n"))

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Words of kubectl, argo, arena, docker and Slurm, with what `odh` has instead.
-const WORDS: [(&[&str], &str); 9] = [
+const WORDS: [(&[&str], &str); 8] = [
     (
         &["run", "submit", "start", "launch"],
         "odh training create NAME --workers 4 --image IMAGE --wait -- COMMAND runs a command, and odh local run FILE a manifest",
@@ -21,10 +21,6 @@ const WORDS: [(&[&str], &str); 9] = [
     (&["rerun", "resubmit", "restart"], "odh training retry NAME runs a job again"),
     (&["attach", "follow", "tail"], "odh training logs NAME --follow shows the output while it is printed"),
     (&["watch", "monitor"], "odh training list --watch shows changes, and odh training top who uses what"),
-    (
-        &["runtimes", "runtime"],
-        "kubectl get clustertrainingruntimes,trainingruntimes lists the runtimes of TrainJobs",
-    ),
 ];
 
 /// Options that another command has.
@@ -103,7 +99,6 @@ mod tests {
             ("odh training kill pi", "tip: odh training cancel NAME"),
             ("odh training run x", "tip: odh training create NAME"),
             ("odh run job.yaml", "odh local run FILE"),
-            ("odh training runtimes", "tip: kubectl get clustertrainingruntimes"),
             (
                 "odh training retry pi --set worker.memory=1Gi",
                 "tip: odh training clone NAME --set FIELD=VALUE",

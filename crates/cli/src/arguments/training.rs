@@ -14,7 +14,7 @@ use regex::Regex;
 use super::target::{Kind, Several, Target, read_words};
 use super::verbs::{
     Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, PortForward, Preflight,
-    Resume, Retry, Scale, SupportBundle, Suspend, TemplateVerb,
+    Resume, Retry, Runtimes, Scale, SupportBundle, Suspend, TemplateVerb,
 };
 use super::{Output, read_duration, read_moment, read_pair};
 use crate::job_names;
@@ -70,6 +70,9 @@ pub enum TrainingVerb {
     Cp(CopyFiles),
     /// Forward local ports to one of a job's pods
     PortForward(PortForward),
+    /// List the runtimes that TrainJobs can name
+    #[command(visible_alias = "runtime")]
+    Runtimes(Runtimes),
     /// Keep job templates in the cluster and create jobs from them
     #[command(visible_alias = "template", arg_required_else_help = true)]
     Templates {
@@ -113,6 +116,7 @@ impl TrainingVerb {
             | TrainingVerb::Cp(_)
             | TrainingVerb::PortForward(_)
             | TrainingVerb::SupportBundle(_) => Output::Table,
+            TrainingVerb::Runtimes(runtimes) => runtimes.output,
             TrainingVerb::Templates { verb } => verb.output(),
             TrainingVerb::Preflight(preflight) => preflight.output,
             TrainingVerb::Diagnose(diagnose) => diagnose.output,

@@ -294,6 +294,17 @@ pub struct Events {
     pub output: Output,
 }
 
+/// The runtimes of TrainJobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training runtimes                        what create trainjob --runtime takes
+  odh training runtimes -o name                only that")]
+pub struct Runtimes {
+    /// Output format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
 /// Check before creating: may I, is there quota, is there room.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

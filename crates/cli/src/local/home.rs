@@ -54,6 +54,12 @@ impl Home {
             })
     }
 
+    /// Uses this directory.
+    #[cfg(test)]
+    pub fn at(root: &str) -> Home {
+        Home { root: PathBuf::from(root) }
+    }
+
     /// Creates the directory if necessary, and checks that it is writable. If we own it, access by others is removed.
     pub fn make(&self) -> Result<(), Failure> {
         let make = || {

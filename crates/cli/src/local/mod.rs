@@ -16,6 +16,8 @@ mod audit;
 #[cfg(feature = "local")]
 mod dashboard;
 #[cfg(feature = "local")]
+mod disk;
+#[cfg(feature = "local")]
 mod doctor;
 #[cfg(feature = "local")]
 mod down;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jobs::{Class, view};
 use serde_json::json;
 
+use super::disk::{self, Room};
 use super::home::Home;
 use super::state::{Failures, State, resident_kib};
 use crate::arguments::{Kubeconfig, Status};
@@ -15,6 +16,7 @@ use crate::{object, table};
 pub fn status(console: &Console, status: &Status) -> Result<u8, Failure> {
     let home = Home::find()?;
     let state = State::alive(&home);
+    let room = disk::room(&home);
     if status.output.shows_objects() {
         let value = match &state {
             Some(state) => {
@@ -23,6 +25,8 @@ pub fn status(console: &Console, status: &Status) -> Result<u8, Failure> {
                     fields.insert("up".to_owned(), true.into());
                     fields.insert("kubeconfig".to_owned(), home.kubeconfig().display().to_string().into());
                     fields.insert("residentKiB".to_owned(), json!(resident_kib(state.pid)));
+                    let bytes = |room: Room| json!({ "freeBytes": room.free, "totalBytes": room.total });
+                    fields.insert("disk".to_owned(), json!(room.map(bytes)));
                 }
                 value
             }
@@ -31,14 +35,17 @@ pub fn status(console: &Console, status: &Status) -> Result<u8, Failure> {
         console.data(&object::text(&value, status.output)?)?;
     } else {
         console.data(&match &state {
-            Some(state) => text(&home, state, Timestamp::now(), resident_kib(state.pid)),
+            Some(state) => text(&home, state, Timestamp::now(), resident_kib(state.pid), room),
             None => "The local cluster is not up; start it with: odh local up\n".to_owned(),
         })?;
+    }
+    if let Some(warning) = room.and_then(|room| room.warning(&home)) {
+        console.warn(&warning);
     }
     Ok(if state.is_some() { 0 } else { Class::NotFound.exit_code() })
 }
 
-fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -> String {
+fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>, room: Option<Room>) -> String {
     let up = u64::try_from(now.as_second() - state.since.as_second()).unwrap_or(0);
     let mode = match &state.mode_reason {
         Some(reason) => format!("{} ({reason})", state.mode),
@@ -64,6 +71,7 @@ fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -
         ("Process", state.pid.to_string()),
     ];
     fields.extend(resident_kib.map(|kib| ("Memory", format!("{:.1} MiB", kib as f64 / 1024.0))));
+    fields.extend(room.map(|room| ("Disk", room.text())));
     fields.extend((!images.is_empty()).then(|| ("Images", images.join("\n"))));
     let failures: Vec<String> = state.failures.iter().map(|(part, how)| failed(part, how, now)).collect();
     fields.extend((!failures.is_empty()).then(|| ("Failures", failures.join("\n"))));

@@ -15,7 +15,7 @@ use super::home::{Home, unusable};
 use super::remembered::Remembered;
 use super::server::{self, Message};
 use super::state::State;
-use super::{adopt, dashboard, image, log, remembered};
+use super::{adopt, dashboard, disk, image, log, remembered};
 use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
     }
     let (options, last) = if up.reset { (given.clone(), None) } else { remembered::complete(&home, &given) };
     let began = Instant::now();
-    match start(&home, &options)? {
+    match start(&home, &options).map_err(|failure| with_disk(&home, failure))? {
         Started::New(state) => {
             remembered::write(&home, &Remembered::default().with(&options))?;
             if let Some(last) = last {
@@ -64,7 +64,19 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
             differs(console, &given, &state);
         }
     }
+    if let Some(warning) = disk::room(&home).and_then(|room| room.warning(&home)) {
+        console.warn(&warning);
+    }
     Ok(0)
+}
+
+/// Adds that the disk is full to a failure that may come from it.
+fn with_disk(home: &Home, failure: Failure) -> Failure {
+    let warning = disk::room(home).and_then(|room| room.warning(home));
+    match warning.filter(|_| !failure.message.contains("is full")) {
+        Some(warning) => failure.with_hint(warning),
+        None => failure,
+    }
 }
 
 /// A running cluster, and whether this process started it.

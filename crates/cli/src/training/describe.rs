@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use diagnosis::Cause;
 use jiff::Timestamp;
+use jobs::Kind;
 use jobs::alike::{Alike, each};
 use jobs::describe::{Description, EventView, PodView, without_empty_part};
 use jobs::view::{self, Reported};
+use serde_json::Value;
 
 use super::rows::state;
 use super::several;
@@ -15,7 +17,7 @@ use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
 use crate::shown::ago;
-use crate::{object, table};
+use crate::{advice, object, table};
 
 /// `odh training describe mpijob NAME`
 pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Result<u8, Failure> {
@@ -133,6 +135,7 @@ fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
         ("MPI", row.mpi.clone()),
         ("Image", row.image.clone()),
     ];
+    fields.extend(jobs::runtime::named(&found.object).map(|runtime| ("Runtime", runtime)));
     if let Some(command) = command(found) {
         fields.push(("Command", command));
     }
@@ -159,11 +162,24 @@ fn progress(reported: &Reported, has_ended: bool, now: Timestamp) -> String {
     percent.into_iter().chain(left).chain(metrics).collect::<Vec<_>>().join(", ")
 }
 
+/// The words of the command that the Launcher runs; a TrainJob may leave it to its runtime.
+fn command_words(found: &Description) -> Vec<String> {
+    if found.row.kind == Kind::TrainJob {
+        let trainer = &found.object.data["spec"]["trainer"];
+        let lists = [&trainer["command"], &trainer["args"]].into_iter().filter_map(Value::as_array);
+        return lists.flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    }
+    let launcher = found.spec.mpi_replica_specs.get(api::LAUNCHER);
+    let template = launcher.and_then(|launcher| launcher.template.spec.as_ref());
+    let Some(container) = template.and_then(|template| template.containers.first()) else {
+        return Vec::new();
+    };
+    container.command.iter().flatten().chain(container.args.iter().flatten()).cloned().collect()
+}
+
 fn command(found: &Description) -> Option<String> {
-    let template = found.spec.mpi_replica_specs.get(api::LAUNCHER)?.template.spec.as_ref()?;
-    let container = template.containers.first()?;
-    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
-    let quoted: Vec<String> = words
+    let quoted: Vec<String> = command_words(found)
+        .iter()
         .map(|word| match word.lines().count() {
             // A script, of which the first line says enough; the whole is in the YAML.
             lines @ 2.. => {
@@ -192,7 +208,8 @@ fn failure(found: &Description) -> Option<String> {
     };
     fields.extend(place.map(|place| ("Where", place)));
     fields.extend(failure.exit_code.map(|code| ("Exit code", exit_code(code))));
-    fields.extend(failure.suggestion.clone().map(|suggestion| ("What to do", suggestion)));
+    let suggestion = failure.suggestion.as_deref().map(advice::with_flags);
+    fields.extend(suggestion.map(|suggestion| ("What to do", suggestion)));
     let reason = &failure.reason;
     fields.extend(failure.link.as_ref().map(|_| ("Read more", format!("odh help causes {reason}"))));
     Some(table::fields(&fields))
@@ -221,7 +238,7 @@ fn problem(found: &Description) -> Option<String> {
         return None;
     };
     let mut fields = vec![("Reason", styled(CAREFUL, &reason)), ("Message", message)];
-    fields.extend(suggestion.map(|suggestion| ("What to do", suggestion)));
+    fields.extend(suggestion.map(|suggestion| ("What to do", advice::with_flags(&suggestion))));
     fields.extend(Cause::of_word(&reason).map(|_| ("Read more", format!("odh help causes {reason}"))));
     Some(table::fields(&fields))
 }
@@ -384,6 +401,21 @@ mod tests {
         let over =
             text(json!({"phase": "Running", "conditions": [condition("Stalled", "False", "Resumed", "m")]}));
         assert!(!over.contains("Problem"), "{over}");
+    }
+
+    #[test]
+    fn a_trainjob_is_described_with_its_runtime_and_command() {
+        let job =
+            serde_json::from_value(json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+            "metadata": {"name": "pi", "namespace": "team", "uid": "u"},
+            "spec": {"runtimeRef": {"name": "own", "kind": "TrainingRuntime"},
+                "trainer": {"numNodes": 2, "command": ["python", "train.py"], "args": ["--name", "a b"]}}}))
+            .unwrap();
+        let found = jobs::describe::assemble(job, &[], &[], Vec::new());
+        let text = anstream::adapter::strip_str(&super::text(&found, false, Timestamp::now())).to_string();
+        for line in ["Runtime:     trainingruntime/own", "Command:     python train.py --name 'a b'"] {
+            assert!(text.contains(&format!("{line}\n")), "{text}");
+        }
     }
 
     #[test]

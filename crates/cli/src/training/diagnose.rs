@@ -11,7 +11,7 @@ use super::drafts::unreadable;
 use crate::arguments::{Diagnose, Output};
 use crate::console::{ACCENT, BAD, CAREFUL, Console, FAINT, GOOD, styled};
 use crate::failure::Failure;
-use crate::{object, table};
+use crate::{advice, object, table};
 
 /// The size of a read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -102,7 +102,7 @@ fn text(found: Option<&Diagnosis>) -> String {
     let cause = format!("{} ({confidence} confidence)", styled(style, diagnosis.cause.word()));
     let mut fields = vec![("Cause", cause), ("Message", diagnosis.message.clone())];
     fields.extend(diagnosis.worker.iter().map(|worker| ("Worker", worker.clone())));
-    fields.push(("What to do", styled(ACCENT, &diagnosis.suggestion)));
+    fields.push(("What to do", styled(ACCENT, &advice::with_flags(&diagnosis.suggestion))));
     fields.push(("More", diagnosis.link.clone()));
     let mut text = table::fields(&fields);
     text.push_str("\nEvidence\n");

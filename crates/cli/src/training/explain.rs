@@ -39,6 +39,7 @@ fn text(found: &Explanation, now: Timestamp) -> String {
     let state = word(found);
     let style = match (state.as_str(), &found.cause) {
         ("Succeeded", None) => GOOD,
+        ("Cancelled", _) => CAREFUL,
         ("Failed", _) | (_, Some(_)) => BAD,
         _ => CAREFUL,
     };

@@ -48,7 +48,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     }
     let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, &job, choice).await?;
     let mut text = Text::new(logs, &job, of_several);
-    let mut any = false;
+    let (mut any, mut noted) = (false, false);
     let mut evidence = None;
     while let Some(item) = lines.next().await {
         match item {
@@ -66,6 +66,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
             other => {
                 // Flush the earlier lines first.
                 text.show(console)?;
+                noted = true;
                 match other? {
                     Item::Waiting { pod, reason } => {
                         console.note(&format!("{pod} has not started: it waits for {reason}"));
@@ -88,7 +89,13 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
             connection.namespace
         ));
     }
-    if !any && logs.worker.is_some() && !logs.agent && kind.has_launcher() {
+    let of_workers = logs.worker.is_some() && !logs.agent && kind.has_launcher();
+    if !any && !noted && !of_workers && logs.rank.is_none() {
+        let found = jobs::list::get(&connection.client, kind, &connection.namespace, &job).await;
+        let has_ended = found.is_ok_and(|found| jobs::view::row(&found).has_ended());
+        console.note(&nothing_written(logs, kind, has_ended));
+    }
+    if !any && of_workers {
         console.note(&format!(
             "these Workers wrote nothing themselves; the output of their ranks is in the Launcher's: odh training logs {job} -n {}",
             connection.namespace
@@ -99,6 +106,25 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         console.warn(&no_line_of(&ranks.0, found.ok().as_ref()));
     }
     Ok(0)
+}
+
+/// Says that there is no line to show: whether nothing was written, or nothing that was asked for.
+fn nothing_written(logs: &Logs, kind: jobs::Kind, has_ended: bool) -> String {
+    let is_filtered = logs.grep.is_some()
+        || logs.exclude.is_some()
+        || logs.level.is_some()
+        || logs.since.is_some()
+        || logs.tail == Some(0);
+    if is_filtered {
+        return "no line matches".to_owned();
+    }
+    let who = match (kind.has_launcher(), logs.all, &logs.worker) {
+        (true, false, None) => "the Launcher has",
+        (true, true, _) => "the Launcher and the Workers have",
+        (_, _, Some(_)) => "these Workers have",
+        (false, ..) => "the job has",
+    };
+    format!("{who} written nothing{}", if has_ended { "" } else { " yet" })
 }
 
 /// Why ranks that were asked for have no line, as far as it is known.
@@ -320,7 +346,28 @@ fn highlight(line: &str, patterns: &[&Option<Regex>], into: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
+    use crate::arguments::{self, Command, TrainingVerb};
+
+    #[test]
+    fn an_empty_log_says_who_has_written_nothing() {
+        let said = |line: &str, has_ended: bool| {
+            let line = format!("odh training logs pi {line}");
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let parsed = arguments::parse(&words).unwrap();
+            let Command::Training { verb: TrainingVerb::Logs(logs) } = parsed.command else {
+                panic!("{line}")
+            };
+            nothing_written(&logs, jobs::Kind::MpiJob, has_ended)
+        };
+        assert_eq!(said("", false), "the Launcher has written nothing yet");
+        assert_eq!(said("", true), "the Launcher has written nothing");
+        assert_eq!(said("--all", false), "the Launcher and the Workers have written nothing yet");
+        assert_eq!(said("--worker 0 --agent", false), "these Workers have written nothing yet");
+        assert_eq!(said("--grep x", true), "no line matches");
+    }
 
     #[test]
     fn overlapping_matches_are_marked_once() {

@@ -20,6 +20,7 @@ mod logs;
 mod preflight;
 mod rerun;
 mod rows;
+mod runtimes;
 mod several;
 mod suspension;
 mod sync;
@@ -76,6 +77,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Exec(exec) => exec::run(console, global, exec).await,
         TrainingVerb::Cp(copy) => copy::run(console, global, copy).await,
         TrainingVerb::PortForward(forward) => forward::run(console, global, forward).await,
+        TrainingVerb::Runtimes(asked) => runtimes::run(console, global, asked).await,
         TrainingVerb::Templates { verb } => templates::run(console, global, verb).await,
         TrainingVerb::SupportBundle(bundle) => bundle::run(console, global, bundle).await,
         TrainingVerb::Preflight(preflight) => preflight::run(console, global, preflight).await,

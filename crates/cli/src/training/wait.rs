@@ -18,8 +18,8 @@ use crate::connect::{Connection, connect};
 use crate::console::{Console, error_line};
 use crate::failure::Failure;
 use crate::interrupt::{self, Interruption};
-use crate::object;
 use crate::shown::Shown;
+use crate::{advice, object};
 
 /// How long to wait for outstanding output once the job has ended.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -301,7 +301,7 @@ async fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> F
         _ => message,
     };
     let mut shown = Failure::new(class, &failure.reason, message);
-    shown.hints.extend(failure.suggestion.clone());
+    shown.hints.extend(failure.suggestion.as_deref().map(advice::with_flags));
     if let Some(object) = ended.object.as_ref().filter(|_| !follow.logs) {
         let pods =
             jobs::describe::pods(follow.client, kind, follow.namespace, name).await.unwrap_or_default();

@@ -121,6 +121,12 @@ fn a_worker_that_fails_is_named_with_its_cause() {
 #[test]
 fn the_verbs_of_the_command_line_know_trainjobs() {
     let home = Home::with_cluster("trainjob::verbs");
+    let listed = home.odh(&["training", "runtimes"]).ended(0).says("FRAMEWORK").says("OpenMPI").stdout;
+    assert!(listed.contains("deepspeed-distributed"), "{listed}");
+    let objects = home.odh(&["training", "runtimes", "-o", "json"]).ended(0).json();
+    let found = objects["items"].as_array().cloned().unwrap_or_default();
+    let openmpi = found.iter().find(|runtime| runtime["reference"] == "openmpi").expect("it is listed");
+    assert_eq!((&openmpi["kind"], &openmpi["nodes"]), (&"ClusterTrainingRuntime".into(), &1.into()));
     let gate = home.gate("gate");
     let line = format!("echo rank started; until test -e {gate}; do sleep 0.1; done");
     let create =
@@ -136,7 +142,10 @@ fn the_verbs_of_the_command_line_know_trainjobs() {
         (logs.stdout.matches("rank started").count() == 2).then_some(())
     });
     home.odh(&["training", "top", "flags"]).ended(0).says("flags-node-0-1");
-    home.odh(&["training", "describe", "flags"]).ended(0).says("flags-node-0-1").says("2 of 2 ready");
+    let described = home.odh(&["training", "describe", "flags"]).ended(0).stdout;
+    for said in ["flags-node-0-1", "2 of 2 ready", "OpenMPI", "openmpi", "rank started"] {
+        assert!(described.contains(said), "{said}: {described}");
+    }
     home.odh(&["training", "exec", "flags", "--worker", "1", "--", "hostname"]).ended(0);
     home.odh(&["training", "suspend", "flags"]).ended(0);
     stories::eventually("its pods are gone", || {
