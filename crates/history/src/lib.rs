@@ -14,6 +14,7 @@ pub mod audit;
 pub mod jobs;
 pub mod logs;
 pub mod notifications;
+pub mod peaks;
 pub mod usage;
 
 pub use error::Error;

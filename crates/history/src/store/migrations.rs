@@ -66,6 +66,11 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0007_gpu_models.up.sql"),
         include_str!("../../migrations/0007_gpu_models.down.sql"),
     ),
+    Migration::for_both(
+        8,
+        include_str!("../../migrations/0008_peaks.up.sql"),
+        include_str!("../../migrations/0008_peaks.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.

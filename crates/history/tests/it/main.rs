@@ -11,6 +11,7 @@ mod jobs;
 mod kills;
 mod logs;
 mod notifications;
+mod peaks;
 mod schema;
 mod trouble;
 mod usage;
