@@ -47,6 +47,7 @@ pub mod reference;
 pub mod rerun;
 pub mod runtime;
 pub mod scale;
+pub mod sizing;
 pub mod suspension;
 pub mod template;
 pub mod usage;

@@ -169,6 +169,8 @@ pub struct Measured {
     pub cpu_millis: u32,
     /// Memory, in MiB.
     pub memory_mib: u32,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
 }
 
 /// Returns what the pods of all jobs use now.
@@ -244,6 +246,7 @@ fn measurement(metrics: &DynamicObject) -> Option<Measured> {
         name: metrics.name_any(),
         cpu_millis: fitting(whole(cpu * 1000.0)),
         memory_mib: fitting(bytes >> 20),
+        memory_bytes: bytes,
     })
 }
 

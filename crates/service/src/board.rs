@@ -17,6 +17,7 @@ use kube::api::DynamicObject;
 use tokio::sync::watch;
 
 use crate::contract::JobRow;
+use crate::program::Program;
 use crate::row;
 
 /// The most changes remembered.
@@ -46,6 +47,8 @@ pub struct Entry {
     pub finished: Option<Timestamp>,
     /// The job that it repeats or was copied from.
     pub origin: Option<(How, String)>,
+    /// What it runs, until it has ended.
+    pub program: Option<Arc<Program>>,
     /// All texts that a search looks into, in lower case.
     pub search: String,
 }
@@ -57,11 +60,13 @@ impl Entry {
         let origin = rerun::origin(object).map(|(how, name)| (how, name.to_owned()));
         let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
         let (running_since, finished) = (row.running_since, row.finished);
+        let program = if finished.is_none() { Program::of(kind, &object.data["spec"]) } else { None };
+        let program = program.map(Arc::new);
         let row = row::of(row);
         let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
         let search = texts.map(|text| text.to_lowercase()).join("\n");
         let json = json(&row);
-        Self { kind, json, labels, created, running_since, finished, origin, search, row }
+        Self { kind, json, labels, created, running_since, finished, origin, program, search, row }
     }
 
     /// Returns it with another place in its queue.

@@ -40,6 +40,7 @@ mod metrics;
 
 mod board;
 mod filter;
+mod program;
 mod recorder;
 mod row;
 mod rooms;
@@ -53,6 +54,7 @@ mod telemetry;
 
 mod collector;
 mod ledger;
+mod peaks;
 mod pods;
 mod queues;
 mod upkeep;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::interval::every;
+use crate::peaks::Peaks;
 
 /// The most points of a series.
 const MOST_POINTS: usize = 256;
@@ -209,7 +210,7 @@ fn bound(jobs: &mut HashMap<String, JobSamples>) {
 pub async fn sample(
     client: Client,
     board: Arc<Board>,
-    samples: Arc<Samples>,
+    (samples, peaks): (Arc<Samples>, Arc<Peaks>),
     (period, asks_nodes): (Duration, bool),
     stop: CancellationToken,
 ) {
@@ -243,6 +244,7 @@ pub async fn sample(
         let traffic = async { if asks_nodes { traffic(&client).await } else { HashMap::new() } };
         let Some(mut traffic) = stop.run_until_cancelled(traffic).await else { return };
         let now = Timestamp::now();
+        peaks.measured(&jobs, &by_job, now);
         for (uid, pods) in by_job {
             samples.measured(uid, pods, &mut traffic, now);
         }

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
+use crate::peaks::Peaks;
 use crate::pods;
 use crate::problem::Problem;
 use crate::prometheus::Prometheus;
@@ -94,6 +95,7 @@ fn record(
     own: &Client,
     board: &Arc<Board>,
     samples: &Arc<Samples>,
+    peaks: &Arc<Peaks>,
     kept: &Kept,
     keep: &Keep,
     stop: &CancellationToken,
@@ -110,7 +112,7 @@ fn record(
         output.hear(facts, gone);
     });
     let (health, stop, every) = (Health::default(), stop.clone(), keep.every);
-    let (board, kept, keep) = (board.clone(), kept.clone(), keep.clone());
+    let (board, peaks, kept, keep) = (board.clone(), peaks.clone(), kept.clone(), keep.clone());
     tokio::spawn(async move {
         tokio::join!(
             supervise("recorder", &health, &stop, |scope| recorder.clone().run(
@@ -120,6 +122,9 @@ fn record(
             )),
             supervise("usage", &health, &stop, |scope| {
                 ledger.clone().run(board.clone(), kept.clone(), every, scope.stop)
+            }),
+            supervise("peaks", &health, &stop, |scope| {
+                peaks.clone().run(board.clone(), kept.clone(), every, scope.stop)
             }),
             supervise("notifications", &health, &stop, |scope| {
                 upkeep::deliver(keep.clone(), kept.clone(), scope.stop)
@@ -164,9 +169,10 @@ impl Service {
     ) -> Arc<Self> {
         let board = Arc::new(Board::default());
         let (kept, samples) = (Kept::start(keep, stop), Arc::new(Samples::default()));
-        let (watches, collector, ledger) = record(own, &board, &samples, &kept, keep, stop);
-        let how = (settings.sample, settings.asks_nodes);
-        let sampling = samples::sample(own.clone(), board.clone(), samples.clone(), how, stop.clone());
+        let peaks = Arc::new(Peaks::default());
+        let (watches, collector, ledger) = record(own, &board, &samples, &peaks, &kept, keep, stop);
+        let (how, into) = ((settings.sample, settings.asks_nodes), (samples.clone(), peaks));
+        let sampling = samples::sample(own.clone(), board.clone(), into, how, stop.clone());
         tokio::spawn(sampling);
         Arc::new(Self {
             identity: Identity::new(own.clone(), nobody.clone(), settings.audiences.clone()),

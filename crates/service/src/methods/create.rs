@@ -12,6 +12,7 @@ use plan::Weight;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::advice;
 use super::availability::{self, finding};
 use super::patience::patiently;
 use super::{source, templates};
@@ -72,7 +73,9 @@ pub async fn create_job(
         service.watches.learn(&job);
     }
     operation::about(draft.kind.plural(), &job.name_any(), None);
-    Ok(CreateJobResponse { waits, availability, ..response(&job, warnings, request.dry_run) })
+    let advice =
+        if request.dry_run { advice::of_draft(&service, &caller, &draft, namespace).await } else { None };
+    Ok(CreateJobResponse { waits, availability, advice, ..response(&job, warnings, request.dry_run) })
 }
 
 /// Refuses a job that the cluster would not accept; returns what it would wait for and, in a dry run, when it could start.

@@ -3,6 +3,7 @@
 //! A method runs after its caller is known and permitted ([`crate::call`]). What it does in the cluster it does with the
 //! library `jobs` and the caller's own client; what it shows of many jobs comes from the board.
 
+mod advice;
 mod artifacts;
 mod audit;
 mod availability;
@@ -33,6 +34,7 @@ mod usage;
 mod visible;
 
 pub use self::history::get_history;
+pub use advice::list_advice;
 pub use artifacts::{list_artifacts, read_artifact};
 pub use audit::{export_audit, list_audit, record, record_admissions};
 pub use availability::check_availability;

@@ -60,6 +60,7 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("ReadArtifact", read_artifact, Needs::Edit),
     row!("GetHistory", get_history, Needs::View),
     row!("ListUsage", list_usage, Needs::View),
+    row!("ListAdvice", list_advice, Needs::View),
     row!("ListAudit", list_audit, Needs::Administer),
     row!("ExportAudit", export_audit, Needs::Administer),
     row!("RecordAdmissions", record_admissions, Needs::Administer),

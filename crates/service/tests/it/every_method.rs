@@ -90,6 +90,7 @@ const OVER_GRPC: &[(&str, Call)] = &[
     unary!("ListEvents", list_events),
     unary!("GetHistory", get_history),
     unary!("ListUsage", list_usage),
+    unary!("ListAdvice", list_advice),
     unary!("ListAudit", list_audit),
     stream!("ExportAudit", export_audit),
     unary!("RecordAdmissions", record_admissions),
@@ -416,6 +417,8 @@ async fn reads_what_was_done(person: &mut Person, prefix: &str) {
     let name = format!("{prefix}-hello");
     let used = |usage: &Value| usage["usage"].as_array().is_some_and(|usage| !usage.is_empty());
     person.until("ListUsage", json!({ "namespace": NAMESPACE, "since": "1d", "by": ["job"] }), used).await;
+    let advice = person.ask("ListAdvice", json!({ "namespace": NAMESPACE })).await;
+    assert!(advice["programs"].is_array() && advice["basis"].is_string(), "{advice}");
     let of_both = |log: &Value| {
         let lines = log["operations"][0]["lines"].as_array().cloned().unwrap_or_default();
         let of_service = |line: &Value| line["verb"] == "CreateJob" && line["status"] == 200;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 #![expect(clippy::panic, reason = "a test's own steps end it where they fail")]
 
+mod advice;
 mod artifacts;
 mod auditing;
 mod authorization;
