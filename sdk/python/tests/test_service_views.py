@@ -117,6 +117,10 @@ def test_a_jobs_history_is_kept_and_its_use_is_summed(client: MPIJobClient, name
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert [row.job for row in usage] == ["kept"]
+    # One run is too few for a figure.
+    advice = client.advice()
+    assert all(role.memory.verdict == "Unknown" for program in advice.programs for role in program.roles)
+    assert advice.basis
     operations = list(client.audit(namespace=namespace))
     assert {line.verb for operation in operations for line in operation.lines} >= {"CreateJob", "DeleteJob"}
     numbers = [int(line.number) for operation in operations for line in operation.lines]

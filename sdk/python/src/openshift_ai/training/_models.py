@@ -71,6 +71,22 @@ class Admission(Message):
     """The verb."""
 
 
+class AdviceRun(Message):
+    """A run that advice rests on."""
+
+    finished: Time = None
+    """When it ended."""
+
+    name: str = ""
+    """The job's name."""
+
+    started: Time = None
+    """When it started to run."""
+
+    uid: str = ""
+    """Its UID. The history has the job after it was deleted, too."""
+
+
 class Artifact(Message):
     """A file, a folder or a volume of a job."""
 
@@ -592,8 +608,75 @@ class Condition(Message):
     """For example `Running`, `Failed`, `Stalled`."""
 
 
+class RequestAdvice(Message):
+    """A request for a resource, and what was used of it."""
+
+    message: str = ""
+    """The same as a sentence."""
+
+    peak: str = ""
+    """The most that a pod used; empty if it is unknown."""
+
+    requested: str = ""
+    """What each pod requests; empty if nothing."""
+
+    suggested: str = ""
+    """What to request instead; empty if the request is right, or too little is known."""
+
+    verdict: str = ""
+    """How the request compares with what was used. `Unknown`: fewer than three runs were sampled."""
+
+
+class RoleAdvice(Message):
+    """Advice about the requests of a role's pods."""
+
+    cpu: RequestAdvice | None = None
+    """About CPU. The highest use is the mean of a minute."""
+
+    mean_cpu: str = ""
+    """The mean CPU of a pod, as a quantity; empty if it is unknown."""
+
+    memory: RequestAdvice | None = None
+    """About memory. The highest use is that of one sample."""
+
+    role: str = ""
+    """The role."""
+
+    samples: str = ""
+    """The number of samples, each of one pod."""
+
+
+class ProgramAdvice(Message):
+    """Advice about the requests of a program."""
+
+    image: str = ""
+    """Its image."""
+
+    kind: str = ""
+    """The kind of its jobs."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    program: str = ""
+    """What identifies the program."""
+
+    roles: list[RoleAdvice] = []
+    """The advice, role by role. Pods with several containers are not judged."""
+
+    runs: list[AdviceRun] = []
+    """The runs that succeeded and were sampled, the newest first: 20 at most. The requests that are judged are
+    those of the newest, or, in a dry run, those of the job itself.
+    """
+
+
 class CreateJobResponse(Message):
     """The created job, or what would be created."""
+
+    advice: ProgramAdvice | None = None
+    """In a dry run, what former runs of the same program used, if there are any and the caller may list jobs
+    of the kind.
+    """
 
     availability: CheckAvailabilityResponse | None = None
     """In a dry run, when it could start: as CheckAvailability returns it."""
@@ -1200,6 +1283,19 @@ class JobsEvent(Message):
     """
 
 
+class ListAdviceResponse(Message):
+    """Advice about requests."""
+
+    basis: str = ""
+    """What the advice rests on."""
+
+    programs: list[ProgramAdvice] = []
+    """The programs, those with a request that should change first."""
+
+    truncated: bool = False
+    """Whether there are more programs than those."""
+
+
 class ListArtifactsResponse(Message):
     """What is in a folder: folders first, then by name."""
 
@@ -1690,6 +1786,8 @@ class SuspendJobResponse(Message):
     """Its row."""
 
 
+LIST_ADVICE = Method("GET", "/api/v1/advice", query=frozenset({"namespace"}))
+"""Lists advice about requests."""
 LIST_AUDIT = Method(
     "GET", "/api/v1/audit", query=frozenset({"continue", "limit", "namespace", "object", "since", "until", "who"})
 )

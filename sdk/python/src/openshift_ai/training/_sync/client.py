@@ -460,6 +460,15 @@ class MPIJobClient:
         }
         return models.ListUsageResponse.model_validate(self.transport.call(models.LIST_USAGE, {}, query))
 
+    def advice(self, *, namespace: str | None = None, all_namespaces: bool = False) -> models.ListAdviceResponse:
+        """What programs should request, by what their former runs really used, with the runs that this rests on.
+
+        Jobs run the same program if kind, image and command are the same. Fewer than three runs that succeeded and were
+        sampled give no figure.
+        """
+        query = {"namespace": None if all_namespaces else namespace or self.namespace()}
+        return models.ListAdviceResponse.model_validate(self.transport.call(models.LIST_ADVICE, {}, query))
+
     def audit(
         self,
         *,
