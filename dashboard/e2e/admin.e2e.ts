@@ -6,6 +6,7 @@ import {
   createMember,
   createNamespace,
   inspect,
+  inspectThemes,
   kubectl,
   openBrowser,
   themes,
@@ -70,6 +71,36 @@ describe("the administrator's pages", () => {
       await visit("/admin/capacity?namespace=&workers=1000&gpus=64", { theme, width: 400 }, async (page) => {
         await page.getByRole("heading", { name: "They do not fit on the present nodes" }).waitFor();
         await inspect(page, `admin-capacity-never-${theme}`);
+      });
+    }
+  });
+
+  test("advise on requests by what former runs used, where a job is created too", async () => {
+    const namespace = createNamespace("advice");
+    // Longer than the time between two samples.
+    const wasteful = { workers: 1, memory: "1Gi", cpu: "1", command: ["sleep", "20"] };
+    for (const name of ["one", "two", "three"]) await createJob(namespace, { name, ...wasteful });
+    for (const name of ["one", "two", "three"]) await waitForJob(namespace, name, "Succeeded", 120_000);
+    type Advice = { programs: { runs: unknown[] }[] };
+    const runs = async () =>
+      (await ask<Advice>("GET", `/api/v1/advice?namespace=${namespace}`)).programs[0]?.runs.length;
+    await expect.poll(runs, { timeout: 30_000, interval: 500 }).toBe(3);
+    for (const theme of themes) {
+      await visit(`/admin/usage?namespace=${namespace}&view=chart`, { theme }, async (page) => {
+        await page.getByRole("img", { name: /^cpu by namespace, over time, in core hours/ }).waitFor();
+        await page.locator("tr", { hasText: "Memory of a Worker" }).getByText("Too much").waitFor();
+        await inspect(page, `admin-usage-chart-${theme}`);
+        await page.getByRole("button", { name: "Show the figures" }).click();
+        await page.getByRole("columnheader", { name: namespace }).waitFor();
+        await page.getByRole("heading", { name: "Requests that should change" }).scrollIntoViewIfNeeded();
+        await inspect(page, `admin-usage-advice-${theme}`);
+      });
+      await visit(`/create/job?namespace=${namespace}&from=${namespace}/mpijob/one`, { theme }, async (page) => {
+        await page.getByRole("heading", { name: "Former runs" }).waitFor();
+        await inspect(page, `create-advice-${theme}`);
+        await page.getByRole("button", { name: "Use 64Mi" }).first().click();
+        expect(await page.locator("#field-memory").inputValue()).toBe("64Mi");
+        await page.getByRole("button", { name: "Use 64Mi" }).first().waitFor({ state: "detached" });
       });
     }
   });
@@ -183,7 +214,7 @@ describe("notifications", () => {
       await actions.click();
       await page.getByRole("menuitem", { name: "Edit" }).click();
       await page.getByRole("heading", { name: "Edit failures" }).waitFor();
-      await inspect(page, "notifications-edit-light");
+      await inspectThemes(page, "notifications-edit");
       await page.getByRole("checkbox", { name: "Running" }).check();
       await page.getByRole("button", { name: "Save" }).click();
       await page.getByText("All jobs: Running, Failed").waitFor();

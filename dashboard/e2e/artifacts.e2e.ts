@@ -8,6 +8,7 @@ import {
   createNamespace,
   createObject,
   inspect,
+  inspectThemes,
   kubectl,
   openBrowser,
   tabTo,
@@ -117,7 +118,7 @@ describe("the files of a job", () => {
 
       await page.getByRole("link", { name: "to-passwd" }).click();
       await page.getByText("/etc/passwd is not in a volume with files of the job").waitFor();
-      await inspect(page, "artifacts-outside-light");
+      await inspectThemes(page, "artifacts-outside");
     });
   });
 
@@ -128,7 +129,7 @@ describe("the files of a job", () => {
     await visit(`/jobs/${namespace}/mpijob/ends/artifacts`, {}, async (page) => {
       await page.getByRole("heading", { name: "No pod runs through which files can be read" }).waitFor();
       await page.getByText("PersistentVolumeClaim results").waitFor();
-      await inspect(page, "artifacts-ended-light");
+      await inspectThemes(page, "artifacts-ended");
     });
   });
 
@@ -144,7 +145,7 @@ describe("the files of a job", () => {
     await visit(`/jobs/${namespace}/mpijob/runs/artifacts`, { token }, async (page) => {
       await page.getByRole("heading", { name: "You may not look into the pods" }).waitFor();
       await page.getByText(`create pods/exec in the namespace ${namespace}`).waitFor();
-      await inspect(page, "artifacts-forbidden-light");
+      await inspectThemes(page, "artifacts-forbidden");
     });
   });
 });

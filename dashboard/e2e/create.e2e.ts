@@ -6,6 +6,7 @@ import {
   createMember,
   createNamespace,
   inspect,
+  inspectThemes,
   openBrowser,
   tabTo,
   themes,
@@ -123,7 +124,7 @@ describe("creating a job", () => {
     await visit(`/create/job?type=mpijob&namespace=${other}`, { token }, async (page) => {
       await page.getByText(`lacks 'create' permission for MPIJobs in namespace '${other}'`).waitFor();
       expect(await page.getByRole("button", { name: "Create Job" }).isDisabled()).toBe(true);
-      await inspect(page, "create-forbidden");
+      await inspectThemes(page, "create-forbidden");
     });
   });
 
@@ -136,7 +137,7 @@ describe("creating a job", () => {
       await page.context().setOffline(true);
       await page.getByRole("button", { name: "Create Job" }).click();
       await page.getByRole("heading", { name: "The job was not created" }).waitFor();
-      await inspect(page, "create-disconnected");
+      await inspectThemes(page, "create-disconnected");
       await page.context().setOffline(false);
       await page.getByRole("button", { name: "Create Job" }).click();
       await page.waitForURL(`**/jobs/${namespace}/mpijob/patient**`);

@@ -5,6 +5,7 @@ import {
   createMember,
   createNamespace,
   inspect,
+  inspectThemes,
   kubectl,
   openBrowser,
   type Theme,
@@ -68,7 +69,7 @@ describe("a Worker out of memory", () => {
       expect(await configuration.getByRole("row").count()).toBe(2);
       const memory = configuration.getByRole("row", { name: /resources.limits.memory/ });
       expect(await memory.getByRole("gridcell").allTextContents()).toEqual(["128Mi", "256Mi"]);
-      await inspect(page, "compare-light");
+      await inspectThemes(page, "compare");
     });
   });
 
@@ -100,7 +101,7 @@ describe("a Worker out of memory", () => {
       await dialog.getByLabel("Memory per Worker").fill("lots");
       await dialog.getByText("lots").first().waitFor();
       await dialog.getByText("The cluster would accept it").waitFor({ state: "detached" });
-      await inspect(page, "job-fix-refused-light");
+      await inspectThemes(page, "job-fix-refused");
       await dialog.getByLabel("Memory per Worker").fill("1Gi");
       await dialog.getByLabel("Name", { exact: true }).fill("train-more");
       await dialog.getByText("The cluster would accept it, as train-more").waitFor();
@@ -173,7 +174,7 @@ if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
         .click();
       const dialog = page.getByRole("dialog", { name: "The whole line" });
       await dialog.waitFor();
-      await inspect(page, "job-whole-line-light");
+      await inspectThemes(page, "job-whole-line");
       await dialog.getByText("Close", { exact: true }).click();
 
       // What was scrolled to stays in view; the page says that it does not follow.
@@ -242,7 +243,7 @@ describe("the page of a job", () => {
       await page.getByText("job was deleted").waitFor();
       expect(await page.getByRole("button", { name: "Actions", exact: true }).count()).toBe(0);
       await page.getByRole("heading", { name: "Phases" }).waitFor();
-      await inspect(page, "job-deleted-light");
+      await inspectThemes(page, "job-deleted");
     });
   });
 
@@ -268,7 +269,7 @@ describe("the page of a job", () => {
       await page.getByRole("menuitem", { name: "Cancel" }).click();
       const dialog = page.getByRole("dialog");
       await dialog.getByText(`${namespace}/endless`).waitFor();
-      await inspect(page, "job-cancel-light");
+      await inspectThemes(page, "job-cancel");
       await dialog.getByRole("button", { name: "Cancel the job" }).click();
       await page.getByRole("heading", { name: "Cancelled 1 job" }).waitFor();
       await page.getByRole("region", { name: /^Failed: .*cancel/i }).waitFor();
@@ -286,7 +287,7 @@ describe("the page of a job", () => {
     await createJob(other, { name: "secret", suspend: true });
     await visit(address(other, "secret"), { token }, async (page) => {
       await page.getByRole("heading", { name: "You have no permission for this" }).waitFor();
-      await inspect(page, "job-forbidden-light");
+      await inspectThemes(page, "job-forbidden");
     });
   });
 
@@ -300,12 +301,12 @@ describe("the page of a job", () => {
       // A decision holds for ten seconds, and the page asks every five.
       await page.getByText(/lacks 'get' permission for MPIJobs/).waitFor({ timeout: 40_000 });
       await page.getByRole("heading", { level: 1, name: "stays" }).waitFor();
-      await inspect(page, "job-revoked-light");
+      await inspectThemes(page, "job-revoked");
       kubectl("-n", namespace, "delete", "serviceaccount", "member");
       const signIn = page.getByRole("link", { name: "Sign in" }).first();
       await signIn.waitFor({ timeout: 90_000 });
       expect(await signIn.getAttribute("href")).toContain(encodeURIComponent(address(namespace, "stays")));
-      await inspect(page, "job-signed-out-light");
+      await inspectThemes(page, "job-signed-out");
     });
   });
 
@@ -336,7 +337,7 @@ describe("the page of a job", () => {
       const fix = page.getByRole("button", { name: "Run again with 256 MiB of memory per Worker" });
       await expect.poll(() => fix.getAttribute("aria-disabled")).toBe("true");
       await page.getByText("You have no permission for this in the namespace").waitFor();
-      await inspect(page, "job-viewer-light");
+      await inspectThemes(page, "job-viewer");
     });
   });
 });
@@ -363,7 +364,7 @@ for epoch in range(90):
       await page.getByRole("img", { name: /^Network received: / }).waitFor({ timeout: 60_000 });
       await page.getByRole("heading", { name: "Network sent" }).waitFor();
       expect(await page.getByRole("heading", { name: "What has no chart" }).count()).toBe(0);
-      await inspect(page, "job-charts-light");
+      await inspectThemes(page, "job-charts");
       await page.getByRole("link", { name: "Logs at this moment" }).click();
       await page.locator(".log-chosen").getByText("epoch").waitFor();
     });
@@ -392,7 +393,7 @@ for step in range(100):
       await expect.poll(() => cells.count()).toBe(100);
       await page.getByText("100/100 Running").waitFor({ timeout: 120_000 });
       await page.getByText("100 running", { exact: true }).waitFor();
-      await inspect(page, "job-hundred-light");
+      await inspectThemes(page, "job-hundred");
 
       // One stop for the keyboard, arrow keys within.
       await tabTo(page, /^Worker 0,/);
@@ -423,7 +424,7 @@ for step in range(100):
       await page.keyboard.press("Enter");
       await log.locator("mark").getByText("rank 42 is slow").waitFor();
       await expect.poll(() => page.locator(".log-line").count()).toBe(1);
-      await inspect(page, "job-search-light");
+      await inspectThemes(page, "job-search");
       await page.reload();
       await log.locator("mark").getByText("rank 42 is slow").waitFor();
       expect(page.url()).toContain("regex=true");

@@ -6,6 +6,7 @@ import {
   createMember,
   createNamespace,
   inspect,
+  inspectThemes,
   openBrowser,
   tabTo,
   themes,
@@ -88,7 +89,7 @@ describe("the list of jobs", () => {
     await visit(`/jobs?namespace=${namespace}`, {}, async (page) => {
       await page.getByRole("heading", { name: "No jobs yet" }).waitFor();
       await page.getByRole("button", { name: "Live", exact: true }).waitFor();
-      await inspect(page, "jobs-empty");
+      await inspectThemes(page, "jobs-empty");
       await createJob(namespace, { name: "appears", suspend: true });
       await page.locator(rowOf("appears")).waitFor({ timeout: 1500 });
       await ask("POST", `/api/v1/namespaces/${namespace}/jobs/mpijob/appears/resume`, {});
@@ -130,7 +131,7 @@ describe("the list of jobs", () => {
       await page.getByRole("button", { name: "Updated every 5 seconds" }).waitFor();
       await page.getByRole("heading", { name: "The list could not be loaded again" }).waitFor();
       await page.locator(rowOf("stays")).waitFor();
-      await inspect(page, "jobs-disconnected");
+      await inspectThemes(page, "jobs-disconnected");
       await page.context().setOffline(false);
       await page.getByRole("button", { name: "Live", exact: true }).waitFor();
       await page.getByRole("heading", { name: "The list could not be loaded again" }).waitFor({ state: "detached" });
@@ -147,7 +148,7 @@ describe("the list of jobs", () => {
       expect(await page.locator(rowOf("of-team-two")).count()).toBe(0);
       await page.goto(page.url().replace("namespace=", `namespace=${two}`));
       await page.getByRole("heading", { name: "You have no permission for this" }).waitFor();
-      await inspect(page, "jobs-forbidden");
+      await inspectThemes(page, "jobs-forbidden");
     });
     await visit("/jobs?namespace=&q=of-team", {}, async (page) => {
       await page.locator(rowOf("of-team-one")).waitFor();
@@ -170,7 +171,7 @@ describe("the list of jobs", () => {
       await page.getByRole("heading", { name: "You are signed out" }).waitFor();
       const address = await page.getByRole("link", { name: "Sign in" }).getAttribute("href");
       expect(address).toBe("/signin?next=%2Fjobs%3Fnamespace%3D");
-      await inspect(page, "signed-out");
+      await inspectThemes(page, "signed-out");
     });
   });
 

@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject } from "vitest";
-import { image } from "./cluster";
+import { type Cluster, image } from "./cluster";
 
 export const cluster = inject("cluster");
 export const themes = ["light", "dark", "contrast"] as const;
@@ -116,17 +116,32 @@ export async function inspect(page: Page, name: string, part?: string): Promise<
   expect(found, name).toEqual([]);
 }
 
+/** The same in every theme, without loading the page again: of a state that a page does not come back to. */
+export async function inspectThemes(page: Page, name: string, part?: string): Promise<void> {
+  for (const theme of [...themes.slice(1), themes[0]]) {
+    await page.evaluate((theme) => {
+      const { classList, style } = document.documentElement;
+      classList.toggle("pf-v6-theme-dark", theme === "dark");
+      classList.toggle("pf-v6-theme-high-contrast", theme === "contrast");
+      style.colorScheme = theme === "dark" ? "dark" : "light";
+    }, theme);
+    await inspect(page, `${name}-${theme}`, part);
+  }
+}
+
 /** A request to the service, past the dashboard. */
 export function ask<T>(
   method: string,
   path: string,
   body?: unknown,
-  token = readFileSync(cluster.service.token, "utf8").trim(),
+  token?: string,
+  service: Cluster["service"] = cluster.service,
 ): Promise<T> {
-  const ca = readFileSync(cluster.service.certificateAuthority);
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const ca = readFileSync(service.certificateAuthority);
+  const authorization = `Bearer ${token ?? tokenOf(service)}`;
+  const headers = { authorization, "content-type": "application/json" };
   return new Promise((resolve, reject) => {
-    const request = httpsRequest(cluster.service.url + path, { method, ca, headers }, (response) => {
+    const request = httpsRequest(service.url + path, { method, ca, headers }, (response) => {
       let text = "";
       response.on("data", (part) => {
         text += part;
@@ -142,6 +157,10 @@ export function ask<T>(
     );
     request.end(body === undefined ? undefined : JSON.stringify(body));
   });
+}
+
+export function tokenOf(service: Cluster["service"]): string {
+  return readFileSync(service.token, "utf8").trim();
 }
 
 export type Spec = { name: string; workers?: number; command?: string[]; [field: string]: unknown };

@@ -1,7 +1,6 @@
 // What would fit into the cluster, and when: the question is in the address, and the service answers it.
 
 import {
-  ActionGroup,
   Alert,
   Button,
   DescriptionList,
@@ -60,7 +59,7 @@ export function Capacity() {
   };
   const { data, error } = capacity;
   return (
-    <>
+    <div className="app-form-part">
       <p className="app-cause">{text.introduction}</p>
       <Form onSubmit={submit} className="app-form-part">
         <Gallery hasGutter minWidths={{ default: "10rem" }}>
@@ -88,9 +87,9 @@ export function Capacity() {
           ))}
         </Gallery>
         <p className="app-cause">{namespace ? <bdi>{text.namespaceHint(namespace)}</bdi> : text.queueHint}</p>
-        <ActionGroup>
+        <div>
           <Button type="submit">{text.check}</Button>
-        </ActionGroup>
+        </div>
       </Form>
       {question === undefined ? null : error ? (
         <ErrorAlert error={error} onRetry={() => void capacity.refetch()} />
@@ -99,7 +98,7 @@ export function Capacity() {
       ) : (
         <LoadingLines />
       )}
-    </>
+    </div>
   );
 }
 
@@ -151,7 +150,7 @@ function AnswerPart({ answer }: { answer: Answer }) {
       {findings.map((finding) => (
         <FindingAlert key={`${finding.reason} ${finding.message}`} finding={finding} />
       ))}
-      <DescriptionList isCompact isHorizontal>
+      <DescriptionList isCompact isHorizontal termWidth="16rem">
         {facts
           .filter(([, value]) => value !== undefined)
           .map(([term, value]) => (

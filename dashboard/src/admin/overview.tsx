@@ -43,7 +43,7 @@ export function Overview() {
           <bdi>{text.unreadBody(data.unread.join(", "))}</bdi>
         </Alert>
       )}
-      <Gallery hasGutter minWidths={{ default: "min(100%, 26rem)" }} className="app-form-part">
+      <Gallery hasGutter minWidths={{ default: "min(100%, 34rem)" }} className="app-form-part">
         <Models overview={data} />
         <Nodes overview={data} />
         <Namespaces overview={data} />

@@ -1,8 +1,9 @@
-// What jobs used in a period, for showback: a table with each row's share, and the same as CSV.
+// What jobs used in a period, for showback: a table with each row's share, a chart over time, and the same as CSV.
 
-import { Button, FormSelect, FormSelectOption, Toolbar, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
+import { Button, ToggleGroup, ToggleGroupItem, Toolbar, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+import { useSearchParams } from "react-router-dom";
 import { ask, client, type Schemas } from "../api/client";
 import { serviceRoot } from "../api/root";
 import { DataTable } from "../components/data-table";
@@ -11,13 +12,20 @@ import { money } from "../format/money";
 import { exact } from "../format/time";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
+import { Advice } from "./advice";
+import type { Period } from "./usage-buckets";
+import { UsageChart } from "./usage-chart";
+import { Choice, unitOf } from "./usage-parts";
 
 const text = messages.admin.usage;
+const views = ["table", "chart"] as const;
+type View = (typeof views)[number];
 type By = keyof typeof text.bys;
 
 export function UsageTab() {
   const [namespace] = useNamespace();
-  const [since, setSince] = useState<keyof typeof text.periods>("30d");
+  const [view, setView] = useView();
+  const [since, setSince] = useState<Period>("30d");
   const [by, setBy] = useState<By>("namespace");
   const query = { since, ...(namespace && { namespace }), ...(by !== "namespace" && { by: [by] }) };
   const usage = useQuery({
@@ -38,6 +46,19 @@ export function UsageTab() {
           <Choice label={text.period} choices={text.periods} value={since} onChange={setSince} />
           <Choice label={text.by} choices={text.bys} value={by} onChange={setBy} />
           <ToolbarItem>
+            <ToggleGroup aria-label={text.view}>
+              {views.map((one) => (
+                <ToggleGroupItem
+                  key={one}
+                  text={text.views[one]}
+                  buttonId={`usage-${one}`}
+                  isSelected={view === one}
+                  onChange={() => setView(one)}
+                />
+              ))}
+            </ToggleGroup>
+          </ToolbarItem>
+          <ToolbarItem>
             <Button component="a" variant="secondary" href={csvAddress(query)} download={`usage-${since}.csv`}>
               {text.csv}
             </Button>
@@ -46,6 +67,13 @@ export function UsageTab() {
       </Toolbar>
       {error ? (
         <ErrorState error={error} onRetry={() => void usage.refetch()} />
+      ) : data && view === "chart" && data.usage.length ? (
+        <UsageChart
+          period={since}
+          by={by}
+          namespace={namespace}
+          resources={[...new Set(linesOf(data.usage).map(({ resource }) => resource))]}
+        />
       ) : data ? (
         <UsageTable
           usage={data.usage}
@@ -58,27 +86,23 @@ export function UsageTab() {
       ) : (
         <LoadingLines />
       )}
+      <Advice />
     </>
   );
 }
 
-type ChoiceProps<T extends string> = {
-  label: string;
-  choices: Record<T, string>;
-  value: T;
-  onChange: (value: T) => void;
-};
-
-function Choice<T extends string>({ label, choices, value, onChange }: ChoiceProps<T>) {
-  return (
-    <ToolbarItem>
-      <FormSelect aria-label={label} value={value} onChange={(_event, chosen) => onChange(chosen as T)}>
-        {(Object.keys(choices) as T[]).map((one) => (
-          <FormSelectOption key={one} value={one} label={choices[one]} />
-        ))}
-      </FormSelect>
-    </ToolbarItem>
-  );
+/** Table or chart, as the address says. */
+function useView(): [View, (view: View) => void] {
+  const [address, setAddress] = useSearchParams();
+  const view = views.find((one) => one === address.get("view")) ?? "table";
+  const setView = (next: View) =>
+    setAddress((before) => {
+      const after = new URLSearchParams(before);
+      if (next === "table") after.delete("view");
+      else after.set("view", next);
+      return after;
+    });
+  return [view, setView];
 }
 
 function csvAddress({ since, namespace, by }: { since: string; namespace?: string; by?: string[] }): string {
@@ -159,8 +183,4 @@ function UsageTable({ usage, by, range, currency, total, basis }: TableProps) {
       />
     </>
   );
-}
-
-function unitOf(resource: string): string {
-  return resource === "cpu" || resource === "memory" ? text.unit[resource] : text.gpuUnit;
 }

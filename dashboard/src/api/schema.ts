@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/v1/advice": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists advice about requests
+         * @description Lists advice about requests: what programs request for their pods, and what their former runs really used, with the runs that this rests on. Of a namespace, or of every namespace in which the caller may list MPIJobs; other kinds only where the caller may list those. Jobs run the same program if they are of the same kind and have the same image and command.
+         */
+        get: operations["listAdvice"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -762,6 +782,20 @@ export interface components {
              */
             verb?: "create" | "update" | "delete";
         };
+        /** @description A run that advice rests on. */
+        AdviceRun: {
+            /** @description When it ended. */
+            finished?: string;
+            /**
+             * @description The job's name.
+             * @example resnet
+             */
+            name?: string;
+            /** @description When it started to run. */
+            started?: string;
+            /** @description Its UID. The history has the job after it was deleted, too. */
+            uid?: string;
+        };
         /** @description A file, a folder or a volume of a job. */
         Artifact: {
             /**
@@ -1041,6 +1075,8 @@ export interface components {
         };
         /** @description The created job, or what would be created. */
         CreateJobResponse: {
+            /** @description In a dry run, what former runs of the same program used, if there are any and the caller may list jobs of the kind. */
+            advice?: components["schemas"]["ProgramAdvice"];
             /** @description In a dry run, when it could start: as CheckAvailability returns it. */
             availability?: components["schemas"]["CheckAvailabilityResponse"];
             /** @description Whether nothing was created. */
@@ -1664,6 +1700,15 @@ export interface components {
              */
             type?: "snapshot" | "change" | "heartbeat";
         };
+        /** @description Advice about requests. */
+        ListAdviceResponse: {
+            /** @description What the advice rests on. */
+            basis?: string;
+            /** @description The programs, those with a request that should change first. */
+            programs: components["schemas"]["ProgramAdvice"][];
+            /** @description Whether there are more programs than those. */
+            truncated: boolean;
+        };
         /** @description What is in a folder: folders first, then by name. */
         ListArtifactsResponse: {
             /** @description The files and folders, 2,000 at most; or the volumes. */
@@ -2045,6 +2090,33 @@ export interface components {
             /** @description Identifies the kind of problem: `about:blank`. */
             type?: string;
         };
+        /** @description Advice about the requests of a program. */
+        ProgramAdvice: {
+            /**
+             * @description Its image.
+             * @example quay.io/team-cv/resnet:1.0
+             */
+            image?: string;
+            /**
+             * @description The kind of its jobs.
+             * @enum {string}
+             */
+            kind?: "MPIJob" | "TrainJob" | "PyTorchJob" | "TFJob";
+            /**
+             * @description The namespace.
+             * @example team-cv
+             */
+            namespace?: string;
+            /**
+             * @description What identifies the program.
+             * @example 5a0c1f6e3d0f4c298f4e2f1f5f0f7a11
+             */
+            program?: string;
+            /** @description The advice, role by role. Pods with several containers are not judged. */
+            roles: components["schemas"]["RoleAdvice"][];
+            /** @description The runs that succeeded and were sampled, the newest first: 20 at most. The requests that are judged are those of the newest, or, in a dry run, those of the job itself. */
+            runs: components["schemas"]["AdviceRun"][];
+        };
         /** @description How far a training is. */
         Progress: {
             /**
@@ -2144,6 +2216,34 @@ export interface components {
             /** @description The name of the job that it repeats or was copied from; empty for an original. */
             origin?: string;
         };
+        /** @description A request for a resource, and what was used of it. */
+        RequestAdvice: {
+            /**
+             * @description The same as a sentence.
+             * @example 64Gi of memory for a Worker is more than twice what is used: 5 runs used at most 11Gi. 14Gi is enough.
+             */
+            message?: string;
+            /**
+             * @description The most that a pod used; empty if it is unknown.
+             * @example 11Gi
+             */
+            peak?: string;
+            /**
+             * @description What each pod requests; empty if nothing.
+             * @example 64Gi
+             */
+            requested?: string;
+            /**
+             * @description What to request instead; empty if the request is right, or too little is known.
+             * @example 14Gi
+             */
+            suggested?: string;
+            /**
+             * @description How the request compares with what was used. `Unknown`: fewer than three runs were sampled.
+             * @enum {string}
+             */
+            verdict?: "TooLittle" | "TooMuch" | "Fits" | "NotSet" | "Unknown";
+        };
         /** @description Amounts of what jobs are usually short of. */
         Resources: {
             /**
@@ -2175,6 +2275,28 @@ export interface components {
             job?: components["schemas"]["JobRow"];
             /** @description Its manifest, YAML. */
             manifest?: string;
+        };
+        /** @description Advice about the requests of a role's pods. */
+        RoleAdvice: {
+            /** @description About CPU. The highest use is the mean of a minute. */
+            cpu?: components["schemas"]["RequestAdvice"];
+            /**
+             * @description The mean CPU of a pod, as a quantity; empty if it is unknown.
+             * @example 3500m
+             */
+            meanCpu?: string;
+            /** @description About memory. The highest use is that of one sample. */
+            memory?: components["schemas"]["RequestAdvice"];
+            /**
+             * @description The role.
+             * @example Worker
+             */
+            role?: string;
+            /**
+             * @description The number of samples, each of one pod.
+             * @example 960
+             */
+            samples?: string;
         };
         /** @description An address that signs a browser in. */
         SignIn: {
@@ -2383,6 +2505,41 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listAdvice: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only programs of this namespace.
+                 * @example team-cv
+                 */
+                namespace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAdviceResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listAudit: {
         parameters: {
             query?: {

@@ -19,13 +19,21 @@ import { messages } from "../messages";
 const text = messages.create;
 export type FieldName = keyof typeof text.fields;
 
-type GroupProps = { name: FieldName; faults?: FieldFault[]; isRequired?: boolean; role?: "group"; children: ReactNode };
+type GroupProps = {
+  name: FieldName;
+  faults?: FieldFault[];
+  isRequired?: boolean;
+  role?: "group";
+  children: ReactNode;
+  /** Below the field: what may be better. */
+  hint?: ReactNode;
+};
 
 export function fieldId(name: FieldName): string {
   return `field-${name}`;
 }
 
-export function FieldGroup({ name, faults = [], isRequired, role, children }: GroupProps) {
+export function FieldGroup({ name, faults = [], isRequired, role, children, hint }: GroupProps) {
   const { label } = text.fields[name];
   return (
     <FormGroup
@@ -50,6 +58,7 @@ export function FieldGroup({ name, faults = [], isRequired, role, children }: Gr
           </HelperText>
         </FormHelperText>
       )}
+      {hint}
     </FormGroup>
   );
 }

@@ -11,9 +11,11 @@ import {
 } from "@patternfly/react-core";
 import { useState } from "react";
 import type { Document } from "yaml";
+import type { Schemas } from "../api/client";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
 import { useKnownNamespaces } from "../shell/namespace";
+import { AdviceHint, adviceOf } from "./advice";
 import { hasOpenQuote } from "./command";
 import { FieldGroup, type FieldName, fieldId, TextField } from "./field";
 import {
@@ -30,6 +32,7 @@ import {
   readResource,
   readText,
   readVolumes,
+  requestChanges,
   resourceChanges,
   type Toleration,
   volumeChanges,
@@ -46,6 +49,8 @@ type Props = {
   namespace: string;
   onNamespace: (namespace: string) => void;
   faults: FieldFault[];
+  /** What former runs used. */
+  advice: Schemas["ProgramAdvice"] | undefined;
   onChange: (changes: Changes) => void;
 };
 
@@ -90,7 +95,7 @@ function number(value: string): number | string | undefined {
 }
 
 export function JobForm(props: Props) {
-  const { document, shape, namespace, onNamespace, faults, onChange } = props;
+  const { document, shape, namespace, onNamespace, faults, advice, onChange } = props;
   const known = useKnownNamespaces();
   const paths = fieldPaths(shape);
   const of = (name: FieldName) => faults.filter(({ path }) => paths[name]?.some((field) => isAbout(path, field)));
@@ -101,6 +106,13 @@ export function JobForm(props: Props) {
     onChange: (value: string) => path && onChange([[path, isNumber ? number(value) : value || undefined]]),
   });
   const gpu = gpuResource(document, shape);
+  const ofWorkers = adviceOf(advice, "Worker");
+  const hint = (resource: "cpu" | "memory") => (
+    <AdviceHint
+      advice={ofWorkers?.[resource]}
+      onTake={(amount) => onChange(requestChanges(document, shape.resources, resource, amount))}
+    />
+  );
   return (
     <Form isWidthLimited aria-label={text.form} onSubmit={(event) => event.preventDefault()}>
       <Grid hasGutter md={6}>
@@ -139,6 +151,7 @@ export function JobForm(props: Props) {
             {...simple("cpu", undefined)}
             placeholder="4"
             value={readResource(document, shape, "cpu")}
+            hint={hint("cpu")}
             onChange={(value) => onChange(resourceChanges(document, shape.resources, "cpu", value))}
           />
         </GridItem>
@@ -147,6 +160,7 @@ export function JobForm(props: Props) {
             {...simple("memory", undefined)}
             placeholder="16Gi"
             value={readResource(document, shape, "memory")}
+            hint={hint("memory")}
             onChange={(value) => onChange(resourceChanges(document, shape.resources, "memory", value))}
           />
         </GridItem>
@@ -283,12 +297,19 @@ function inPods({ document, shape }: Props, field: string, value: unknown): Chan
   return shape.pods.filter((pod) => document.hasIn(pod)).map((pod) => [[...pod, field], value]);
 }
 
-function LauncherResources({ document, onChange, path }: Props & { path: Path }) {
-  const field = (name: "launcherCpu" | "launcherMemory", resource: string) => (
+function LauncherResources({ document, advice, onChange, path }: Props & { path: Path }) {
+  const ofLauncher = adviceOf(advice, "Launcher");
+  const field = (name: "launcherCpu" | "launcherMemory", resource: "cpu" | "memory") => (
     <GridItem>
       <TextField
         name={name}
         value={readText(document, [...path, "limits", resource])}
+        hint={
+          <AdviceHint
+            advice={ofLauncher?.[resource]}
+            onTake={(amount) => onChange(requestChanges(document, path, resource, amount))}
+          />
+        }
         onChange={(value) => onChange(resourceChanges(document, path, resource, value))}
       />
     </GridItem>

@@ -11,6 +11,7 @@ import {
   readManifest,
   readResource,
   readVolumes,
+  requestChanges,
   resourceChanges,
   totals,
   volumeChanges,
@@ -151,6 +152,16 @@ describe("a form field", () => {
     const { document, shape } = known(text);
     expect(write(text, resourceChanges(document, shape.resources, "memory", "4Gi"))).not.toContain("8Gi");
     expect(write(text, resourceChanges(document, shape.resources, "memory", "32Gi"))).toContain("8Gi");
+  });
+
+  test("of what is requested keeps a larger limit, and raises a smaller one", () => {
+    const { document, shape } = known(text);
+    const resources = (memory: string) => {
+      const changed = known(write(text, requestChanges(document, shape.resources, "memory", memory)));
+      return changed.document.toJS().spec.mpiReplicaSpecs.Worker.template.spec.containers[0].resources;
+    };
+    expect(resources("4Gi")).toMatchObject({ limits: { memory: "16Gi" }, requests: { memory: "4Gi" } });
+    expect(resources("32Gi")).toMatchObject({ limits: { memory: "32Gi" }, requests: { memory: "32Gi" } });
   });
 });
 

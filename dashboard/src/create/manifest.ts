@@ -146,6 +146,15 @@ export function resourceChanges(document: Document, path: Path, name: string, va
   return request && (value === "" || !smaller) ? [limit, [[...path, "requests", name], undefined]] : [limit];
 }
 
+/** Makes an amount the one that is requested; the limit stays if it is larger and the person wrote both. */
+export function requestChanges(document: Document, path: Path, name: string, value: string): [Path, unknown][] {
+  if (!readText(document, [...path, "requests", name])) return resourceChanges(document, path, name, value);
+  const request: [Path, unknown] = [[...path, "requests", name], value];
+  const limit = readText(document, [...path, "limits", name]);
+  const isTooLow = limit && (parseQuantity(limit) ?? 0) < (parseQuantity(value) ?? 0);
+  return isTooLow ? [request, [[...path, "limits", name], value]] : [request];
+}
+
 function asQuantity(name: string, value: string): string | number {
   return name.includes("gpu") && /^\d+$/.test(value) ? Number(value) : value;
 }

@@ -62,7 +62,7 @@ function Dialog({ namespace, manifest, onClose }: { namespace: string; manifest:
     },
   });
   return (
-    <Modal isOpen variant="small" onClose={onClose} aria-labelledby="template-title">
+    <Modal isOpen variant="small" onClose={onClose} aria-labelledby="template-title" elementToFocus="#template-name">
       <ModalHeader title={text.title} labelId="template-title" />
       <ModalBody>
         <Form

@@ -53,7 +53,7 @@ export function QuotaCard({ check }: { check: Check }) {
       <CardTitle component="h2">
         {text.quota.title} {check.isChecking && <Spinner size="sm" aria-label={text.quota.checking} />}
       </CardTitle>
-      <CardBody role="status">
+      <CardBody role="status" className="app-lines">
         <QuotaAnswer check={check} />
       </CardBody>
     </Card>
@@ -114,7 +114,11 @@ export function FindingAlert({ finding }: { finding: Finding }) {
       component="h3"
       title={<bdi>{finding.message}</bdi>}
     >
-      {finding.advice && <bdi>{finding.advice}</bdi>}
+      {finding.advice && (
+        <p className="app-sentence">
+          <bdi>{finding.advice}</bdi>
+        </p>
+      )}
     </Alert>
   );
 }

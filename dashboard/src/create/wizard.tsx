@@ -27,6 +27,7 @@ import { useToast } from "../components/toasts";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
+import { AdviceCard } from "./advice";
 import { type Check, useCheck } from "./check";
 import { CopyMenu } from "./copy-menu";
 import { originOf, useDraft } from "./draft";
@@ -290,6 +291,11 @@ function Panes(props: PanesProps) {
             <GridItem>
               <QuotaCard check={check} />
             </GridItem>
+            {check.answer?.advice && (
+              <GridItem>
+                <AdviceCard program={check.answer.advice} />
+              </GridItem>
+            )}
             <GridItem md={12}>
               <Warnings warnings={check.answer?.warnings ?? []} />
             </GridItem>
@@ -315,7 +321,7 @@ function useView(manifest: Manifest): [View, (view: View) => void] {
   ];
 }
 
-function FormPane({ manifest, manifestText, namespace, onNamespace, onText, faults }: PanesProps) {
+function FormPane({ manifest, manifestText, namespace, onNamespace, onText, faults, check }: PanesProps) {
   if (!("shape" in manifest)) return <Faults manifest={manifest} faults={faults} />;
   const paths = Object.values(fieldPaths(manifest.shape)).flat();
   const elsewhere = faults.filter(({ path }) => !paths.some((field) => isAbout(path, field)));
@@ -328,6 +334,7 @@ function FormPane({ manifest, manifestText, namespace, onNamespace, onText, faul
         namespace={namespace}
         onNamespace={onNamespace}
         faults={faults}
+        advice={check.answer?.advice}
         onChange={(changes) => onText(write(manifestText, changes))}
       />
     </>

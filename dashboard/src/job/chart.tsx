@@ -112,6 +112,8 @@ function optionsOf(
   return {
     width: element.clientWidth,
     height,
+    // The last time is as long to the right of its place.
+    padding: [null, 32, null, null],
     legend: { show: false },
     cursor: { sync: { key: "job" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {

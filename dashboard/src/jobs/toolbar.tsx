@@ -46,7 +46,7 @@ export function JobsToolbar({ view, change, isLoading, total, selection, select 
           <Filters view={view} change={change} />
         </ToolbarToggleGroup>
       </ToolbarContent>
-      <ToolbarContent>
+      <ToolbarContent alignItems="center">
         <ToolbarItem>
           <span role="status">
             {isLoading ? messages.common.loading : total === undefined ? "" : text.count(total)}

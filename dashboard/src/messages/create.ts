@@ -39,7 +39,7 @@ export const create = {
     unsureBody:
       "If your command begins with mpirun or horovodrun, take MPIJob. If it begins with torchrun, take PyTorchJob. If it uses none of these, an MPIJob runs it once on every rank.",
     former: "Or begin with a job that you ran before: open its menu in the list of jobs, then “Clone and Modify”.",
-    drop: "Drop a YAML file anywhere on this page, or choose one",
+    drop: "Drop a YAML file anywhere on this page, or choose one.",
     file: "Choose a file",
     fileTooLarge: "The file is larger than 1 MiB; a manifest is smaller",
   },
@@ -213,6 +213,17 @@ export const create = {
     freeInQueue: (queue: string) => `Free in the queue ${queue}:`,
     cost: "Cost:",
     amounts: (gpus: number, cpu: string, memory: string) => `${gpus} GPUs, ${cpu} CPUs, ${memory}`,
+  },
+  advice: {
+    title: "Former runs",
+    take: (amount: string) => `Use ${amount}`,
+    memory: (role: string) => `Memory of a ${role}`,
+    cpu: (role: string) => `CPU of a ${role}`,
+    atMost: (amount: string) => `at most ${amount}`,
+    atMostAndMean: (most: string, mean: string) => `at most ${most}, ${mean} on average`,
+    basis: (runs: number) => `What ${runs} runs of the same image and command used that succeeded:`,
+    tooFew: (runs: number) =>
+      `${runs === 1 ? "1 run" : `${runs} runs`} of the same image and command succeeded. Advice about memory and CPU needs 3:`,
   },
   check: {
     faults: (count: number) => (count === 1 ? "1 thing to correct" : `${count} things to correct`),

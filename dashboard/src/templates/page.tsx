@@ -70,7 +70,7 @@ function columns(use: (template: Template) => void, askFor: (template: Template)
       label: labels.actions,
       isAction: true,
       cell: (template) => (
-        <>
+        <div className="app-row-actions">
           <Button
             variant="secondary"
             size="sm"
@@ -78,7 +78,7 @@ function columns(use: (template: Template) => void, askFor: (template: Template)
             onClick={() => use(template)}
           >
             {text.use}
-          </Button>{" "}
+          </Button>
           {!template.shared && (
             <Button
               variant="link"
@@ -90,7 +90,7 @@ function columns(use: (template: Template) => void, askFor: (template: Template)
               {text.delete}
             </Button>
           )}
-        </>
+        </div>
       ),
     },
   ];

@@ -57,7 +57,7 @@ export function UseTemplate({
     },
   });
   return (
-    <Modal isOpen variant="small" onClose={onCancel} aria-labelledby="use-title">
+    <Modal isOpen variant="small" onClose={onCancel} aria-labelledby="use-title" elementToFocus="#use-name">
       <ModalHeader title={text.useTitle(template.name ?? "")} description={template.description} labelId="use-title" />
       <ModalBody>
         <Form

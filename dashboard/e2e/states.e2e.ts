@@ -1,0 +1,118 @@
+// Every page while it loads, without anything to show, refused, and cut off from the service: in every theme.
+
+import type { Page } from "playwright-core";
+import { describe, test } from "vitest";
+import { createJob, createMember, createNamespace, inspectThemes, openBrowser, visit } from "./stage";
+
+openBrowser();
+
+type View = {
+  /** What its screenshots are called. */
+  name: string;
+  address: (namespace: string) => string;
+  /** What it says where there is nothing yet. */
+  empty?: string;
+  /** Whether a stranger to the namespace is refused; others see an empty list. */
+  isRefused: boolean;
+};
+
+const views: View[] = [
+  { name: "jobs", address: (namespace) => `/jobs?namespace=${namespace}`, empty: "No jobs yet", isRefused: true },
+  { name: "job", address: (namespace) => `/jobs/${namespace}/mpijob/job`, isRefused: true },
+  {
+    name: "create-copy",
+    address: (namespace) => `/create/job?namespace=${namespace}&from=${namespace}/mpijob/job`,
+    isRefused: true,
+  },
+  {
+    name: "compare",
+    address: (namespace) => `/compare?namespace=${namespace}&kind=mpijob&name=job&name=other`,
+    isRefused: true,
+  },
+  {
+    name: "templates",
+    address: (namespace) => `/templates?namespace=${namespace}`,
+    empty: "No templates yet",
+    isRefused: true,
+  },
+  {
+    name: "notifications",
+    address: (namespace) => `/notifications?namespace=${namespace}`,
+    empty: "No rules yet",
+    isRefused: true,
+  },
+  { name: "admin-overview", address: (namespace) => `/admin?namespace=${namespace}`, isRefused: true },
+  {
+    name: "admin-capacity",
+    address: (namespace) => `/admin/capacity?namespace=${namespace}&workers=1&gpus=1`,
+    isRefused: true,
+  },
+  {
+    name: "admin-usage",
+    address: (namespace) => `/admin/usage?namespace=${namespace}`,
+    empty: "No job used anything in this period.",
+    isRefused: true,
+  },
+  {
+    name: "admin-audit",
+    address: (namespace) => `/admin/audit?namespace=${namespace}`,
+    empty: "Nothing was recorded.",
+    isRefused: true,
+  },
+];
+
+const requests = "**/api/v1/**";
+
+describe.each(views)("the page $name", ({ name, address, empty, isRefused }) => {
+  test("is shown while it loads, and without the service", async () => {
+    const namespace = createNamespace("state");
+    await createJob(namespace, { name: "job", suspend: true });
+    // Requests stay without an answer, as on a slow network.
+    const prepareSlow = (page: Page) => page.route(requests, () => {});
+    await visit(address(namespace), { prepare: prepareSlow }, async (page) => {
+      await page.locator(".app-loading").first().waitFor();
+      await inspectThemes(page, `state-${name}-loading`);
+    });
+    const prepareCut = (page: Page) => page.route(requests, (route) => route.abort("connectionrefused"));
+    await visit(address(namespace), { prepare: prepareCut }, async (page) => {
+      await page.getByText("The training service does not answer").first().waitFor();
+      await inspectThemes(page, `state-${name}-disconnected`);
+    });
+  });
+
+  test.runIf(isRefused)("says that a stranger has no permission", async () => {
+    const [own, other] = [createNamespace("own"), createNamespace("other")];
+    await createJob(other, { name: "job", suspend: true });
+    await visit(address(other), { token: createMember(own) }, async (page) => {
+      await page.getByText("You have no permission for this").first().waitFor();
+      await inspectThemes(page, `state-${name}-forbidden`);
+    });
+  });
+
+  test.runIf(empty !== undefined)("says that there is nothing yet", async () => {
+    await visit(address(createNamespace("empty")), {}, async (page) => {
+      await page
+        .getByText(empty ?? "")
+        .first()
+        .waitFor();
+      await inspectThemes(page, `state-${name}-empty`);
+    });
+  });
+});
+
+test("an address that is none, a job that is gone and an expired sign-in are said in every theme", async () => {
+  const namespace = createNamespace("none");
+  for (const [path, heading, name] of [
+    ["/nothing-here", "There is no such page", "not-found"],
+    [`/jobs/${namespace}/mpijob/never`, "This no longer exists", "job-gone"],
+  ] as const) {
+    await visit(path, {}, async (page) => {
+      await page.getByRole("heading", { name: heading }).first().waitFor();
+      await inspectThemes(page, `state-${name}`);
+    });
+  }
+  await visit("/jobs?namespace=", { token: "expired" }, async (page) => {
+    await page.getByRole("heading", { name: "You are signed out" }).waitFor();
+    await inspectThemes(page, "state-signed-out");
+  });
+});

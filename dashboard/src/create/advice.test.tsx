@@ -1,0 +1,26 @@
+import { render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, test, vi } from "vitest";
+import { AdviceHint, linesOf } from "./advice";
+
+test("a better amount is taken over by its button", async () => {
+  const take = vi.fn();
+  const advice = { verdict: "TooMuch" as const, suggested: "2560Mi", message: "64Gi of memory is too much." };
+  render(<AdviceHint advice={advice} onTake={take} />);
+  await userEvent.click(screen.getByRole("button", { name: "Use 2560Mi" }));
+  expect(take).toHaveBeenCalledWith("2560Mi");
+});
+
+test("a request that fits, or about which too little is known, has no hint", () => {
+  const { container } = render(<AdviceHint advice={{ verdict: "Fits", message: "It fits." }} onTake={() => {}} />);
+  expect(container.textContent).toBe("");
+});
+
+test("the highest use is shown as far as it is known", () => {
+  const known = { role: "Worker", memory: { peak: "2Gi" }, cpu: { peak: "1500m" }, meanCpu: "500m" };
+  expect(linesOf(known)).toEqual([
+    ["Memory of a Worker", "at most 2 GiB"],
+    ["CPU of a Worker", "at most 1.5, 0.5 on average"],
+  ]);
+  expect(linesOf({ role: "Launcher", memory: { verdict: "Unknown" } })).toEqual([]);
+});
