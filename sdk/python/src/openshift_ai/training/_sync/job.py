@@ -17,10 +17,12 @@ from .._errors import (
     JobCancelledError,
     JobFailedError,
     NotFoundError,
+    TrainingError,
     TrainingTimeoutError,
     WaitInterrupted,
 )
 from .._lazy import Module
+from .._traceback import TAIL_LINES, last_traceback
 from . import runtime
 from .transport import DeadlinePassed
 
@@ -214,17 +216,33 @@ class MPIJob:
         message = f"{self.kind} {self.namespace}/{self.name} failed"
         message += f": {cause}" if cause else ""
         message += f": {found.message}" if found and found.message else ""
-        return JobFailedError(message, job=self._status, failure=found)
+        traceback = self._traceback() if cause != "Cancelled" else ()
+        return JobFailedError(message, job=self._status, failure=found, traceback=traceback)
+
+    def _traceback(self) -> tuple[str, ...]:
+        """The last lines of the traceback in the output; empty if there is none, or the output cannot be read."""
+        try:
+            return last_traceback([line for line in self.logs(tail=TAIL_LINES)])
+        except TrainingError:
+            return ()
 
     def _come_back(self, call: str) -> str:
         kind = "" if self.kind == "MPIJob" else f", kind={self.kind.lower()!r}"
         return f"client.get({self.name!r}, namespace={self.namespace!r}{kind}).{call}"
 
     def _timed_out(self, limit: float) -> TrainingTimeoutError:
+        try:
+            waiting = (self.details()).waiting
+        except TrainingError:
+            waiting = None
+        message = f"{self.kind} {self.namespace}/{self.name} has not ended within {limit:g} s: {self._status.summary}"
+        message += f"; it waits: {waiting.message}" if waiting and waiting.message else ""
+        come_back = f"the job goes on; come back to it with {self._come_back('wait_for_completion()')}"
         return TrainingTimeoutError(
-            f"{self.kind} {self.namespace}/{self.name} has not ended within {limit:g} s: {self._status.summary}",
-            reason=self._status.phase_reason or self._status.phase,
-            hint=f"the job goes on; come back to it with {self._come_back('wait_for_completion()')}",
+            message,
+            reason=(waiting.cause if waiting else "") or self._status.phase_reason or self._status.phase,
+            hint=f"{waiting.suggestion} Meanwhile {come_back}" if waiting and waiting.suggestion else come_back,
+            details=waiting.evidence if waiting else (),
         )
 
     def _cancelled(self) -> JobCancelledError:
