@@ -247,8 +247,7 @@ fn report_progress(
     let workers = worker_progress(job, seen, outlook);
     // A pod that is being deleted is on its way out, as those of a suspended job that was resumed at once.
     let runs = |pod: &Pod| is_running(pod) && !is_deleted(pod);
-    let all_run =
-        seen.by_index(job).into_iter().all(|pod| pod.is_some_and(runs)) && !seen.former_run_ends();
+    let all_run = seen.by_index(job).into_iter().all(|pod| pod.is_some_and(runs)) && !seen.former_run_ends();
     report.status.replica_statuses.insert(WORKER.to_owned(), workers);
     match outlook {
         Outlook::LauncherEnded => report_launcher_end(job, seen, report, now),

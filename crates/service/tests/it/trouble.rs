@@ -84,7 +84,8 @@ async fn watches_that_have_expired_lose_no_change() {
     let stage = Stage::new().await;
     stage.job(TEAM, "a").await;
     stage.job(TEAM, "b").await;
-    let mut body = stage.open(request("GET", "/api/v1/stream?namespace=team-cv", JANE, None)).await.into_body();
+    let mut body =
+        stage.open(request("GET", "/api/v1/stream?namespace=team-cv", JANE, None)).await.into_body();
     stage.trouble(Trouble::Expired);
     let gone = stage.rest("DELETE", &format!("{JOBS}/mpijob/a"), JANE, None).await;
     assert_eq!(gone.status, 200, "{}", gone.text);
