@@ -380,7 +380,7 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Cluster)
     .says("The {name|claim} does not exist")
     .advice(
-        "Correct its name among the job's volumes (kubectl get pvc lists the claims of the namespace), or create it there: a manifest of kind PersistentVolumeClaim with this name, spec.accessModes [ReadWriteMany] (ReadWriteOnce if all pods run on one node) and spec.resources.requests.storage.",
+        "Correct its name among the job's volumes, or create it in the namespace: a manifest of kind PersistentVolumeClaim with this name, spec.accessModes [ReadWriteMany] (ReadWriteOnce if all pods run on one node) and spec.resources.requests.storage.",
     ),
     rule(
         "service-account-missing",
