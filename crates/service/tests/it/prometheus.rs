@@ -249,13 +249,8 @@ fn series(all: &[(&str, i64)]) -> Vec<(String, i64)> {
     all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }
 
-#[tokio::test]
-async fn network_gpus_and_power_of_a_jobs_own_pods_come_from_prometheus() {
-    let mut exporter = Exporter::start().await;
-    let (_prometheus, address, _folder) = prometheus(&exporter).await;
-    let stage = stage(&format!("http://{address}"), None, &[]).await;
-    job(&stage, TEAM).await;
-    job(&stage, OTHER_TEAM).await;
+/// What the pods of two namespaces use.
+fn expose_all(exporter: &Exporter) {
     for (namespace, name, factor) in [
         (TEAM, "a-launcher-x", 0.25),
         (TEAM, "a-worker-0", 1.0),
@@ -265,12 +260,60 @@ async fn network_gpus_and_power_of_a_jobs_own_pods_come_from_prometheus() {
         (TEAM, "ba-worker-0", 16.0),
         (TEAM, "a-worker-01", 16.0),
     ] {
-        expose_pod(&exporter, namespace, name, factor);
+        expose_pod(exporter, namespace, name, factor);
     }
-    expose_gpu(&exporter, "/dcgm", 0, &of_pod(TEAM, "a-worker-0"), [90.0, 70_000.0, 600.4]);
-    expose_gpu(&exporter, "/dcgm", 1, &of_pod(TEAM, "a-worker-0"), [91.0, 71_000.0, 610.6]);
-    expose_gpu(&exporter, "/dcgm-of-target", 2, &of_pod(TEAM, "a-worker-1"), [20.0, 7_000.0, 150.0]);
-    expose_gpu(&exporter, "/dcgm-of-target", 3, &of_pod(OTHER_TEAM, "a-worker-0"), [1.0, 2.0, 3.0]);
+    expose_gpu(exporter, "/dcgm", 0, &of_pod(TEAM, "a-worker-0"), [90.0, 70_000.0, 600.4]);
+    expose_gpu(exporter, "/dcgm", 1, &of_pod(TEAM, "a-worker-0"), [91.0, 71_000.0, 610.6]);
+    expose_gpu(exporter, "/dcgm-of-target", 2, &of_pod(TEAM, "a-worker-1"), [20.0, 7_000.0, 150.0]);
+    expose_gpu(exporter, "/dcgm-of-target", 3, &of_pod(OTHER_TEAM, "a-worker-0"), [1.0, 2.0, 3.0]);
+}
+
+async fn assert_same_over_grpc(stage: &Stage, wanted: &[(&str, i64)]) {
+    let request = GetMetricsRequest {
+        namespace: TEAM.to_owned(),
+        kind: "mpijob".to_owned(),
+        name: "a".to_owned(),
+        ..GetMetricsRequest::default()
+    };
+    let over_grpc = stage.grpc().await.get_metrics(call(JANE, request.clone())).await.unwrap().into_inner();
+    let worker = over_grpc.pods.iter().find(|pod| pod.name == "a-worker-0").unwrap();
+    let measured: Vec<(String, i64)> = worker
+        .measured
+        .iter()
+        .map(|one| {
+            (format!("{} {}", one.name, one.gpu).trim().to_owned(), i64::from(*one.values.last().unwrap()))
+        })
+        .collect();
+    assert_eq!(measured, series(wanted));
+    let refused = stage.grpc().await.get_metrics(call(JOE, request)).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+}
+
+async fn assert_kept_after_its_end(stage: &Stage, exporter: &mut Exporter, wanted: &[(&str, i64)]) {
+    let end = Timestamp::now();
+    stage.status(TEAM, "a", json!({ "phase": "Succeeded", "completionTime": end.to_string() })).await;
+    for name in ["a-worker-0", "a-worker-1", "a-launcher-x"] {
+        stage.delete_pod(TEAM, name).await;
+    }
+    exporter.scraped().await;
+    let ended = until(stage, TEAM, JANE, |metrics| pod(metrics, "a-launcher-x").is_null()).await;
+    assert_eq!(last(pod(&ended, "a-worker-0")), series(wanted), "by the names that an MPIJob's Workers have");
+    for series in pod(&ended, "a-worker-0")["measured"].as_array().unwrap() {
+        let start: Timestamp = series["start"].as_str().unwrap().parse().unwrap();
+        let last =
+            start.as_second() + series["seconds"].as_array().unwrap().last().unwrap().as_i64().unwrap();
+        assert!(last <= end.as_second(), "nothing after its end: {series}");
+    }
+}
+
+#[tokio::test]
+async fn network_gpus_and_power_of_a_jobs_own_pods_come_from_prometheus() {
+    let mut exporter = Exporter::start().await;
+    let (_prometheus, address, _folder) = prometheus(&exporter).await;
+    let stage = stage(&format!("http://{address}"), None, &[]).await;
+    job(&stage, TEAM).await;
+    job(&stage, OTHER_TEAM).await;
+    expose_all(&exporter);
     exporter.scraped().await;
 
     let is_whole = |metrics: &Value| {
@@ -317,44 +360,10 @@ async fn network_gpus_and_power_of_a_jobs_own_pods_come_from_prometheus() {
     assert_eq!(last(pod(&theirs, "a-worker-0"))[0].1, 8 * 1024);
     assert_eq!(last(pod(&theirs, "a-worker-0"))[2], ("gpuUtilizationPercent 3".to_owned(), 1));
 
-    let request = GetMetricsRequest {
-        namespace: TEAM.to_owned(),
-        kind: "mpijob".to_owned(),
-        name: "a".to_owned(),
-        ..GetMetricsRequest::default()
-    };
-    let over_grpc = stage.grpc().await.get_metrics(call(JANE, request.clone())).await.unwrap().into_inner();
-    let worker = over_grpc.pods.iter().find(|pod| pod.name == "a-worker-0").unwrap();
-    let measured: Vec<(String, i64)> = worker
-        .measured
-        .iter()
-        .map(|one| {
-            (format!("{} {}", one.name, one.gpu).trim().to_owned(), i64::from(*one.values.last().unwrap()))
-        })
-        .collect();
-    assert_eq!(measured, series(&wanted));
-    let refused = stage.grpc().await.get_metrics(call(JOE, request)).await.unwrap_err();
-    assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+    assert_same_over_grpc(&stage, &wanted).await;
 
     // Once it has ended and its pods are gone, it has what it had while it ran.
-    let end = Timestamp::now();
-    stage.status(TEAM, "a", json!({ "phase": "Succeeded", "completionTime": end.to_string() })).await;
-    for name in ["a-worker-0", "a-worker-1", "a-launcher-x"] {
-        stage.delete_pod(TEAM, name).await;
-    }
-    exporter.scraped().await;
-    let ended = until(&stage, TEAM, JANE, |metrics| pod(metrics, "a-launcher-x").is_null()).await;
-    assert_eq!(
-        last(pod(&ended, "a-worker-0")),
-        series(&wanted),
-        "by the names that an MPIJob's Workers have"
-    );
-    for series in pod(&ended, "a-worker-0")["measured"].as_array().unwrap() {
-        let start: Timestamp = series["start"].as_str().unwrap().parse().unwrap();
-        let last =
-            start.as_second() + series["seconds"].as_array().unwrap().last().unwrap().as_i64().unwrap();
-        assert!(last <= end.as_second(), "nothing after its end: {series}");
-    }
+    assert_kept_after_its_end(&stage, &mut exporter, &wanted).await;
 }
 
 fn notes(metrics: &Value) -> Vec<&str> {
