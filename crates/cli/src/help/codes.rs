@@ -27,7 +27,7 @@ pub fn of(command: &str) -> Option<&'static [u8]> {
         "training get" => WATCHES_ONE,
         "training list" => &[0, 1, 2, 3, 4, 130],
         "training logs" | "training events" => NAMES_AND_GOES_ON,
-        "training top" => NAMES,
+        "training top" | "training runtimes" => NAMES,
         "training describe" | "training explain" | "training compare" | "training export" => NAMES,
         "training support-bundle" | "training exec" => NAMES,
         "training templates show" | "training templates delete" => NAMES,

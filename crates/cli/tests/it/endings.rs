@@ -28,6 +28,8 @@ const ELSEWHERE: &[(&str, u64, &str)] = &[
         0,
         "files are copied from real pods in the guide to one's own program, which a story types",
     ),
+    ("training runtimes", 0, "this API server has no TrainJobs; a story lists runtimes"),
+    ("training runtimes", 4, "the same"),
     ("training port-forward", 0, "it runs until it is interrupted, and a pod is needed that listens"),
 ];
 /// Commands that other tests run with real processes; only their answers to invalid usage have rows.
