@@ -59,12 +59,16 @@ describe.each(views)("the page $name", ({ name, address, empty }) => {
     const namespace = createNamespace("state");
     await createJob(namespace, { name: "job", suspend: true });
     // Requests stay without an answer, as on a slow network.
-    const prepareSlow = (page: Page) => page.route(requests, () => {});
+    const prepareSlow = async (page: Page) => {
+      await page.route(requests, () => {});
+    };
     await visit(address(namespace), { prepare: prepareSlow }, async (page) => {
       await page.locator(".app-loading").first().waitFor();
       await inspectThemes(page, `state-${name}-loading`);
     });
-    const prepareCut = (page: Page) => page.route(requests, (route) => route.abort("connectionrefused"));
+    const prepareCut = async (page: Page) => {
+      await page.route(requests, (route) => route.abort("connectionrefused"));
+    };
     await visit(address(namespace), { prepare: prepareCut }, async (page) => {
       await page.getByText("The training service does not answer").first().waitFor();
       await inspectThemes(page, `state-${name}-disconnected`);

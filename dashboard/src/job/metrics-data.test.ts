@@ -14,7 +14,11 @@ const pod = (index: number, start: string, cpuMillis: number[]): JobMetrics["pod
 });
 const nameOf = ({ index }: { index?: number }, gpu?: string) =>
   gpu === undefined ? `Worker ${index}` : `Worker ${index}, GPU ${gpu}`;
-const measured = (name: NonNullable<JobMetrics["pods"][number]["measured"]>[number]["name"], gpu: string, values: number[]) => ({
+const measured = (
+  name: NonNullable<JobMetrics["pods"][number]["measured"]>[number]["name"],
+  gpu: string,
+  values: number[],
+) => ({
   name,
   gpu,
   source: "prometheus" as const,
@@ -85,7 +89,10 @@ describe("charts", () => {
         measured("powerWatts", "0", [600]),
       ],
     };
-    const narrow = { ...pod(1, "2026-01-01T00:00:00Z", []), measured: [measured("gpuUtilizationPercent", "3", [50, 50])] };
+    const narrow = {
+      ...pod(1, "2026-01-01T00:00:00Z", []),
+      measured: [measured("gpuUtilizationPercent", "3", [50, 50])],
+    };
     const charts = chartsOf({ pods: [wide, narrow], training: [], notes: [] }, nameOf);
     expect(charts.map(({ key, unit }) => [key, unit])).toEqual([
       ["gpuUtilizationPercent", "percent"],
@@ -109,7 +116,11 @@ describe("charts", () => {
   test("are missing for GPUs where the job has some, and for the network, unless there are series", () => {
     const charts = (name: Parameters<typeof measured>[0]) =>
       chartsOf(
-        { pods: [{ ...pod(0, "2026-01-01T00:00:00Z", []), measured: [measured(name, "", [1])] }], training: [], notes: [] },
+        {
+          pods: [{ ...pod(0, "2026-01-01T00:00:00Z", []), measured: [measured(name, "", [1])] }],
+          training: [],
+          notes: [],
+        },
         nameOf,
       );
     expect(unmeasured(8, [])).toEqual(["gpu", "network"]);
