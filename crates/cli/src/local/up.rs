@@ -25,6 +25,8 @@ const START: Duration = Duration::from_secs(60);
 /// How long to wait for a concurrent `up`, and the interval of checks.
 const OTHER: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
+/// How long the training service may take to make an address that signs in.
+const SIGN_IN: Duration = Duration::from_secs(5);
 /// The number of log lines shown if the cluster died without a message.
 const LAST_WORDS: usize = 8;
 
@@ -214,10 +216,11 @@ fn ready_text(home: &Home, state: &State, took: Duration) -> String {
 
 /// How to see the dashboard: an address on a line of its own.
 fn dashboard_text(state: &State) -> String {
-    let address = state
-        .service
-        .as_deref()
-        .and_then(|service| crate::runtime().ok()?.block_on(dashboard::address(service)).ok());
+    // The service records who signs in, and waits for room on a full disk.
+    let address = state.service.as_deref().and_then(|service| {
+        let asked = async { tokio::time::timeout(SIGN_IN, dashboard::address(service)).await.ok()?.ok() };
+        crate::runtime().ok()?.block_on(asked)
+    });
     match address {
         Some(address) => {
             format!("Open the dashboard (the address signs in once, within 15 minutes):\n  {address}\n")
