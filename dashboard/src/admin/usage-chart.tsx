@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
 import { DataTable } from "../components/data-table";
 import { LoadingLines } from "../components/states";
-import { number } from "../format/quantity";
+import { axisNumber, number } from "../format/quantity";
 import { messages } from "../messages";
 import { type Bucket, bucketsOf, type Group, groupsOf, type Period, topOf } from "./usage-buckets";
 import { Choice, unitOf } from "./usage-parts";
@@ -107,7 +107,7 @@ function Bars({ title, unit, period, buckets, groups }: BarsProps) {
       <div role="img" aria-label={text.chart.label(title, unit, totals)} className="app-bars-plot">
         <div className="app-bars-ticks" aria-hidden>
           {ticks.map((tick) => (
-            <span key={tick}>{number(tick * top)}</span>
+            <span key={tick}>{axisNumber(tick * top)}</span>
           ))}
         </div>
         <svg height={height + labels} aria-hidden="true" focusable="false">

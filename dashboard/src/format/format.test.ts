@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { money } from "./money";
-import { bytes, parseQuantity } from "./quantity";
+import { axisNumber, bytes, parseQuantity } from "./quantity";
 import { ago, duration } from "./time";
 import { sentence } from "./words";
 
@@ -69,4 +69,10 @@ describe("CamelCase words", () => {
       "",
     ]);
   });
+});
+
+test("the numbers at an axis differ, however small they are", () => {
+  const shown = [0.0225, 0.0169, 0.0113, 0.0056, 0].map(axisNumber);
+  expect(new Set(shown).size).toBe(shown.length);
+  expect(axisNumber(1500)).toBe("1,500");
 });

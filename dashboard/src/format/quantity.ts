@@ -34,6 +34,11 @@ export function bytes(value: number): string {
   return `${number(rest)} ${units[unit]}`;
 }
 
+/** A number at an axis: neighbours differ however small they are. */
+export function axisNumber(value: number): string {
+  return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 }).format(value);
+}
+
 /** A number in the person's locale, with at most two digits after the point. */
 export function number(value: number): string {
   return new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 }).format(value);
