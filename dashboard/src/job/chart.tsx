@@ -117,8 +117,8 @@ function optionsOf(
     legend: { show: false },
     cursor: { sync: { key: "job" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {
-      // A single sample is in the middle of a minute.
-      x: { range: (_plot, low, high) => (low === high ? [low - 30, high + 30] : [low, high]) },
+      // A single sample is in the middle of a minute; uPlot would begin a day with it.
+      x: { range: ({ data: [times] }, low, high) => (times.length === 1 ? [low - 30, low + 30] : [low, high]) },
       y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), (high ?? 1) * 1.05 || 1] },
     },
     axes: [

@@ -24,7 +24,7 @@ import { useSearchParams } from "react-router-dom";
 import { keys } from "../api/cache";
 import { ask, client } from "../api/client";
 import { ErrorAlert, ErrorState, LoadingLines, NothingHere } from "../components/states";
-import { bytes, number } from "../format/quantity";
+import { axisNumber, bytes, number } from "../format/quantity";
 import { clock } from "../format/time";
 import { messages } from "../messages";
 import { frontOf, Swatch, TimeChart } from "./chart";
@@ -241,7 +241,7 @@ function shown(value: number, unit: Chart["unit"]): string {
   if (unit === "bytesPerSecond") return text.perSecond(bytes(value));
   if (unit === "watts") return `${number(value)} W`;
   if (unit === "percent") return `${number(value)} %`;
-  if (unit === "cores") return text.cores(value !== 0 && value < 0.1 ? value.toFixed(3) : number(value));
+  if (unit === "cores") return text.cores(value < 0.1 ? axisNumber(value) : number(value));
   return Math.abs(value) >= 0.01 || value === 0 ? number(value) : value.toExponential(1);
 }
 
