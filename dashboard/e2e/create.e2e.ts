@@ -144,6 +144,19 @@ describe("creating a job", () => {
     });
   });
 
+  test("checks again by itself once the service answers", async () => {
+    const namespace = createNamespace("again");
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+      await page.route("**/api/v1/**", (route) => route.abort("connectionrefused"));
+      await page.locator("#field-name").fill("patient");
+      await page.locator("#field-image").fill(image);
+      await page.locator("#field-command").fill("true");
+      await page.getByText("The training service does not answer").waitFor();
+      await page.unroute("**/api/v1/**");
+      await page.getByText("Fits within the quota").waitFor();
+    });
+  });
+
   test("executes nothing of a hostile job, and shows it as it is", async () => {
     const namespace = createNamespace("hostile");
     const hostile = "<img src=x onerror=alert(1)> \u202Egnp.exe \u001B[31mred javascript:alert(3)";

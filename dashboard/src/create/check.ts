@@ -3,7 +3,8 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
-import { type FieldFault, hasCode } from "../api/problem";
+import { DisconnectedError, type FieldFault, hasCode } from "../api/problem";
+import { pollInterval } from "../api/stream";
 
 const typingPause = 400;
 
@@ -26,6 +27,8 @@ export function useCheck(namespace: string, manifest: string, enabled: boolean):
     staleTime: 15_000,
     gcTime: 60_000,
     retry: false,
+    // A service that was away answers again without a key being pressed.
+    refetchInterval: ({ state }) => (isAway(state.error) ? pollInterval : false),
   });
   const { error } = query;
   const faults = hasCode(error, "Invalid") ? error.problem.fields : [];
@@ -35,6 +38,10 @@ export function useCheck(namespace: string, manifest: string, enabled: boolean):
     error: faults.length ? undefined : error,
     isChecking: query.isFetching || settled !== manifest,
   };
+}
+
+function isAway(error: unknown): boolean {
+  return error instanceof DisconnectedError || hasCode(error, "Unavailable");
 }
 
 function dryRun(namespace: string, manifest: string, signal: AbortSignal) {
