@@ -103,7 +103,11 @@ export async function tabTo(page: Page, name: string | RegExp, key = "Tab"): Pro
 
 /** Every rule of axe, for the page or a part of it, and a screenshot for people. */
 export async function inspect(page: Page, name: string, part?: string): Promise<void> {
-  await page.evaluate(() => Promise.all(document.getAnimations().map((one) => one.finished.catch(() => {}))));
+  // What is animated for as long as something loads never finishes.
+  await page.evaluate(() => {
+    const ending = document.getAnimations().filter((one) => one.effect?.getComputedTiming().endTime !== Infinity);
+    return Promise.all(ending.map((one) => one.finished.catch(() => {})));
+  });
   await page.screenshot({ path: join(screenshots, `${name}.png`) });
   // Evaluated by the debugger: the page's policy does not apply to it.
   await page.evaluate(axe);

@@ -63,7 +63,7 @@ describe.each(views)("the page $name", ({ name, address, empty }) => {
       await page.route(requests, () => {});
     };
     await visit(address(namespace), { prepare: prepareSlow }, async (page) => {
-      await page.locator(".app-loading").first().waitFor();
+      await page.locator(".pf-v6-c-skeleton").first().waitFor();
       await inspectThemes(page, `state-${name}-loading`);
     });
     const prepareCut = async (page: Page) => {
