@@ -28,7 +28,6 @@ const colors = [
 ].map((token) => `var(--pf-t--${token})`);
 const most = colors.length;
 const ticks = [1, 0.75, 0.5, 0.25, 0];
-/** Ticks of small amounts differ in digits far behind the point. */
 /** What is over stays as it is; the last part goes on. */
 const fresh = { over: 300_000, present: 30_000 };
 
