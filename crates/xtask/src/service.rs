@@ -6,7 +6,9 @@
 use crate::go_programs;
 use crate::steps::{self, Stop};
 
-const LEFT_OUT: [&str; 10] = [
+const LEFT_OUT: [&str; 15] = [
+    "advice::",
+    "artifacts::",
     "every_method::",
     "install::",
     "kills::",
@@ -16,7 +18,10 @@ const LEFT_OUT: [&str; 10] = [
     "cpu_and_memory_of_each_pod",
     "patterns_find_more",
     "gpus_jobs_and_quotas",
+    "network_traffic_of_pods",
+    "output_is_archived",
     "output_is_read",
+    "output_of_a_pytorchjob",
 ];
 
 /// Runs them. `words` are `--binaries DIR` and filters, both optional.
