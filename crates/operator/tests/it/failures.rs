@@ -544,7 +544,14 @@ async fn no_worker_is_made_for_a_launcher_whose_name_is_taken() {
         stage.until_event_is("pi", "ErrResourceExists", repeated).await;
         assert_eq!(stage.names::<Pod>().await, Vec::<String>::new(), "{policy}");
         stage.api::<Job>().delete("pi-launcher", &DeleteParams::background()).await.unwrap();
-        stage.bring_up("pi", 2).await;
+        for index in 0..2 {
+            stage.start_worker("pi", index).await;
+        }
+        // Only then does the Job controller create a pod.
+        let may_start = |job: &Job| job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true));
+        stage.until::<Job>("pi-launcher", "may start", may_start).await;
+        stage.start_launcher("pi").await;
+        stage.until_true("pi", "Running").await;
     }
 }
 
