@@ -124,9 +124,16 @@ async fn clocks_that_disagree_make_no_time_negative() {
     pods.patch_status("a-worker-0", &kube::api::PatchParams::default(), &patch).await.unwrap();
     stage.status(TEAM, "a", json!({ "phase": "Running", "startTime": later })).await;
     stage.until_shown(TEAM, "a", |row| row["phase"] == "Running").await;
+    let history = format!("{JOBS}/mpijob/a/history");
+    let recorded = async {
+        while stage.get(&history, ADMIN).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, recorded).await.unwrap();
     for path in [
         format!("{JOBS}/mpijob/a"),
-        format!("{JOBS}/mpijob/a/history"),
+        history.clone(),
         format!("{JOBS}/mpijob/a/metrics"),
         format!("{JOBS}/mpijob/a/events"),
         "/api/v1/jobs?since=1h".to_owned(),
