@@ -119,6 +119,12 @@ def test_the_last_traceback_is_found_among_the_lines_of_other_ranks() -> None:
     assert last_traceback([line.split(":", 1)[1] if line.startswith("[1,0]") else line for line in lines])[-1] == (
         "KeyError: 'missing'"
     )
+    # Open MPI 5 and MPICH put a space behind their tags.
+    for spaced in (
+        [line.replace(">:", ">: ") for line in lines],
+        [re.sub(r"^\[1,(\d)\]<\w+>:", r"[\1] ", line) for line in lines],
+    ):
+        assert last_traceback(spaced) == last_traceback(lines)
     assert last_traceback(lines[-2:]) == ()
     long = ["Traceback (most recent call last):", *[f"  frame {number}" for number in range(40)], "ValueError: no"]
     assert (len(last_traceback(long)), last_traceback(long)[-1]) == (10, "ValueError: no")

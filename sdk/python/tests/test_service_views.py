@@ -119,7 +119,8 @@ def test_a_jobs_history_is_kept_and_its_use_is_summed(client: MPIJobClient, name
     assert [row.job for row in usage] == ["kept"]
     # One run is too few for a figure.
     advice = client.advice()
-    assert all(role.memory.verdict == "Unknown" for program in advice.programs for role in program.roles)
+    judged = [role.memory for program in advice.programs for role in program.roles]
+    assert all(memory and memory.verdict == "Unknown" for memory in judged)
     assert advice.basis
     operations = list(client.audit(namespace=namespace))
     assert {line.verb for operation in operations for line in operation.lines} >= {"CreateJob", "DeleteJob"}

@@ -168,9 +168,7 @@ class JobFailedError(TrainingError):
 
     code = "JobFailed"
 
-    def __init__(
-        self, message: str, *, job: JobStatus, failure: Failure | None, traceback: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, message: str, *, job: JobStatus, failure: Failure | None, traceback: Sequence[str] = ()) -> None:
         reason = (failure.cause if failure else "") or job.cause or "Unknown"
         hints = [failure.suggestion if failure else "", _OWN_ADVICE.get(reason, "")]
         super().__init__(

@@ -467,9 +467,7 @@ class AsyncMPIJobClient:
         }
         return models.ListUsageResponse.model_validate(await self.transport.call(models.LIST_USAGE, {}, query))
 
-    async def advice(
-        self, *, namespace: str | None = None, all_namespaces: bool = False
-    ) -> models.ListAdviceResponse:
+    async def advice(self, *, namespace: str | None = None, all_namespaces: bool = False) -> models.ListAdviceResponse:
         """What programs should request, by what their former runs really used, with the runs that this rests on.
 
         Jobs run the same program if kind, image and command are the same. Fewer than three runs that succeeded and were

@@ -465,7 +465,7 @@ class AsyncMPIJob:
             await self._refresh_or_cancelled()
             yield
             if deadline is not None and monotonic() > deadline:
-                raise self._timed_out(limit or 0)
+                raise await self._timed_out(limit or 0)
             await runtime.sleep(pause)
             pause = min(pause * 1.5, 2.0)
 
