@@ -15,17 +15,18 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::uri::InvalidUri;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+
+use crate::tls;
 
 /// How long everything that one call asks may take.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -155,18 +156,7 @@ impl Prometheus {
         authorities: &[CertificateDer<'static>],
     ) -> Result<Self, Error> {
         let base = checked(url, token.is_some())?;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        for authority in authorities {
-            roots.add(authority.clone())?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        let connector = tls::connector(authorities)?;
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(IDLE).build(connector);
         Ok(Self(Arc::new(Inner {
             range: format!("{base}/api/v1/query_range").parse()?,

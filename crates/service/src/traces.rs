@@ -4,14 +4,13 @@
 //! them in batches, and tries each for a bounded time. What fails is the export, never a call.
 
 use std::env::VarError;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::InvalidUri;
 use http::{Request, Response, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Key, KeyValue, Value};
@@ -21,7 +20,6 @@ use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportC
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Handle;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
@@ -30,6 +28,8 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::tls;
 
 /// How long one attempt to send a batch may take.
 const SEND_WITHIN: Duration = Duration::from_secs(5);
@@ -193,19 +193,7 @@ struct Client {
 
 impl Client {
     fn new(authorities: &[CertificateDer<'static>]) -> Result<Self, rustls::Error> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        for authority in authorities {
-            roots.add(authority.clone())?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        let inner = HyperClient::new(connector, SEND_WITHIN, None);
+        let inner = HyperClient::new(tls::connector(authorities)?, SEND_WITHIN, None);
         Ok(Self { inner, runtime: Handle::current(), is_failing: AtomicBool::new(false) })
     }
 
