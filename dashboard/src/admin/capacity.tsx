@@ -1,23 +1,12 @@
 // What would fit into the cluster, and when: the question is in the address, and the service answers it.
 
-import {
-  Alert,
-  Button,
-  DescriptionList,
-  DescriptionListDescription,
-  DescriptionListGroup,
-  DescriptionListTerm,
-  Form,
-  FormGroup,
-  Gallery,
-  TextInput,
-  Title,
-} from "@patternfly/react-core";
+import { Alert, Button, Form, FormGroup, Gallery, TextInput, Title } from "@patternfly/react-core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { useSearchParams } from "react-router-dom";
 import { ask, client, type Schemas } from "../api/client";
 import { DataTable } from "../components/data-table";
+import { Facts } from "../components/facts";
 import { ErrorAlert, LoadingLines } from "../components/states";
 import { FindingAlert } from "../create/totals";
 import { bytes, number, parseQuantity } from "../format/quantity";
@@ -150,16 +139,7 @@ function AnswerPart({ answer }: { answer: Answer }) {
       {findings.map((finding) => (
         <FindingAlert key={`${finding.reason} ${finding.message}`} finding={finding} />
       ))}
-      <DescriptionList isCompact isHorizontal termWidth="16rem">
-        {facts
-          .filter(([, value]) => value !== undefined)
-          .map(([term, value]) => (
-            <DescriptionListGroup key={term}>
-              <DescriptionListTerm>{term}</DescriptionListTerm>
-              <DescriptionListDescription>{value}</DescriptionListDescription>
-            </DescriptionListGroup>
-          ))}
-      </DescriptionList>
+      <Facts rows={facts.filter(([, value]) => value !== undefined)} termWidth="16rem" />
       <Nodes answer={answer} />
     </section>
   );

@@ -1,20 +1,9 @@
 // What former runs of the same program used, beside the fields that say what to request.
 
-import {
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  DescriptionList,
-  DescriptionListDescription,
-  DescriptionListGroup,
-  DescriptionListTerm,
-  FormHelperText,
-  HelperText,
-  HelperTextItem,
-} from "@patternfly/react-core";
+import { Button, Card, CardBody, CardTitle, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
 import { Link } from "react-router-dom";
 import type { Schemas } from "../api/client";
+import { Facts } from "../components/facts";
 import { bytes, number, parseQuantity } from "../format/quantity";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
@@ -62,16 +51,7 @@ export function AdviceCard({ program }: { program: Program }) {
     <Card isCompact>
       <CardTitle component="h2">{text.title}</CardTitle>
       <CardBody>
-        {rows.length > 0 && (
-          <DescriptionList isHorizontal isCompact>
-            {rows.map(([term, value]) => (
-              <DescriptionListGroup key={term}>
-                <DescriptionListTerm>{term}</DescriptionListTerm>
-                <DescriptionListDescription>{value}</DescriptionListDescription>
-              </DescriptionListGroup>
-            ))}
-          </DescriptionList>
-        )}
+        {rows.length > 0 && <Facts rows={rows} />}
         <p className="app-cause">{rows.length ? text.basis(runs.length) : text.tooFew(runs.length)}</p>
         <ul className="app-runs">
           {runs.slice(0, shownRuns).map(({ name = "", uid }) => (

@@ -1,19 +1,10 @@
 // What the job asks for, beside what the service says about quota and free resources.
 
-import {
-  Alert,
-  Card,
-  CardBody,
-  CardTitle,
-  DescriptionList,
-  DescriptionListDescription,
-  DescriptionListGroup,
-  DescriptionListTerm,
-  Spinner,
-} from "@patternfly/react-core";
+import { Alert, Card, CardBody, CardTitle, Spinner } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import type { Finding, Schemas } from "../api/client";
 import { hasCode } from "../api/problem";
+import { Facts } from "../components/facts";
 import { describeError } from "../components/states";
 import { bytes, number, parseQuantity } from "../format/quantity";
 import { messages } from "../messages";
@@ -33,14 +24,7 @@ export function TotalsCard({ totals }: { totals: Totals }) {
     <Card isCompact>
       <CardTitle component="h2">{text.totals.title}</CardTitle>
       <CardBody>
-        <DescriptionList isHorizontal isCompact>
-          {rows.map(([term, value]) => (
-            <DescriptionListGroup key={term}>
-              <DescriptionListTerm>{term}</DescriptionListTerm>
-              <DescriptionListDescription>{value}</DescriptionListDescription>
-            </DescriptionListGroup>
-          ))}
-        </DescriptionList>
+        <Facts rows={rows} />
         <p className="app-cause">{text.totals.without}</p>
       </CardBody>
     </Card>
