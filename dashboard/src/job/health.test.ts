@@ -24,7 +24,7 @@ describe("the health of a pod", () => {
 });
 
 describe("the Workers of a job", () => {
-  const job = (phase: "Running" | "Failed", pods: Pod[], worker?: number): Job => ({
+  const job = (phase: "Pending" | "Running" | "Failed", pods: Pod[], worker?: number): Job => ({
     row: { phase, deleting: false, gpus: 0, workers: { running: 0, pending: 0, failed: 0, of: 3 } },
     failure: worker === undefined ? undefined : { cause: "OutOfMemory", worker, evidence: [] },
     conditions: [],
@@ -40,6 +40,10 @@ describe("the Workers of a job", () => {
   test("are all shown, those without a pod too", () => {
     const pods = [pod({ index: 1, state: "Running", ready: true }), pod({ role: "Launcher", state: "Running" })];
     expect(healths(job("Running", pods))).toEqual(["starting", "running", "starting"]);
+  });
+
+  test("do not start while the job waits", () => {
+    expect(healths(job("Pending", []))).toEqual(["waiting", "waiting", "waiting"]);
   });
 
   test("whose pods are gone after the end show the one that failed", () => {

@@ -1,8 +1,8 @@
 // How a Worker is, in few words: what decides its colour and shape. Every state of a pod that the service reports has one.
 
-import type { Job, Pod } from "../api/client";
+import type { Job, JobRow, Pod } from "../api/client";
 
-export const healths = ["failed", "blocked", "starting", "running", "done", "gone"] as const;
+export const healths = ["failed", "blocked", "waiting", "starting", "running", "done", "gone"] as const;
 export type Health = (typeof healths)[number];
 
 export type Worker = { index: number; health: Health; pod: Pod | undefined; state: string };
@@ -22,15 +22,21 @@ export function healthOf(pod: Pod): Health {
 /** Every Worker that the job has or should have. Where its pod is gone, the job's own report says what became of it. */
 export function workersOf(job: Job): Worker[] {
   const pods = job.pods.filter((pod) => pod.role !== "Launcher");
-  const ended = job.row?.phase === "Succeeded" || job.row?.phase === "Failed";
+  const without = withoutPod(job.row?.phase);
   const byIndex = new Map(pods.map((pod, place) => [pod.index ?? place, pod]));
   const count = Math.max(job.row?.workers?.of ?? 0, ...[...byIndex.keys()].map((index) => index + 1));
   return Array.from({ length: count }, (_, index) => {
     const pod = byIndex.get(index);
     const failed = job.failure?.worker === index && job.row?.phase === "Failed";
-    const health = failed ? "failed" : pod ? healthOf(pod) : ended ? "gone" : "starting";
+    const health = failed ? "failed" : pod ? healthOf(pod) : without;
     return { index, health, pod, state: failed && !pod ? (job.failure?.cause ?? "") : (pod?.state ?? "") };
   });
+}
+
+/** How a Worker without a pod is: it was removed at the end, is on its way, or waits with the job. */
+function withoutPod(phase: JobRow["phase"]): Health {
+  if (phase === "Succeeded" || phase === "Failed") return "gone";
+  return phase === "Running" ? "starting" : "waiting";
 }
 
 export function countBy(workers: readonly Worker[]): [Health, number][] {

@@ -148,6 +148,7 @@ export const job = {
     health: {
       failed: "Failed",
       blocked: "Blocked",
+      waiting: "Not started",
       starting: "Starting",
       running: "Running",
       done: "Done",
