@@ -94,7 +94,8 @@ export async function tabTo(page: Page, name: string | RegExp, key = "Tab"): Pro
     await page.keyboard.press(key);
     const label = await page.evaluate(() => {
       const at = document.activeElement as HTMLInputElement | null;
-      return (at?.getAttribute("aria-label") ?? at?.labels?.[0]?.textContent ?? at?.textContent ?? "").trim();
+      const label = at?.getAttribute("aria-label") ?? at?.labels?.[0]?.textContent ?? at?.textContent ?? "";
+      return label.replace(/\s+/g, " ").trim();
     });
     if (typeof name === "string" ? label.startsWith(name) : name.test(label)) return;
   }

@@ -19,7 +19,7 @@ test("a request that fits, or about which too little is known, has no hint", () 
 test("the highest use is shown as far as it is known", () => {
   const known = { role: "Worker", memory: { peak: "2Gi" }, cpu: { peak: "1500m" }, meanCpu: "500m" };
   expect(linesOf(known)).toEqual([
-    ["Memory of a Worker", "at most 2 GiB"],
+    ["Memory of a Worker", "at most 2\u00a0GiB"],
     ["CPU of a Worker", "at most 1.5, 0.5 on average"],
   ]);
   expect(linesOf({ role: "Launcher", memory: { verdict: "Unknown" } })).toEqual([]);

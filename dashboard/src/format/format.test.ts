@@ -36,8 +36,8 @@ describe("quantities", () => {
   });
 
   test("of memory are shown in the largest unit", () => {
-    expect(bytes(128 * 2 ** 30)).toBe("128 GiB");
-    expect(bytes(1.5 * 2 ** 20)).toBe("1.5 MiB");
+    expect(bytes(128 * 2 ** 30)).toBe("128\u00a0GiB");
+    expect(bytes(1.5 * 2 ** 20)).toBe("1.5\u00a0MiB");
   });
 });
 

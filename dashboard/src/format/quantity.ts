@@ -22,7 +22,7 @@ export function parseQuantity(text: string): number | undefined {
   return match && factor !== undefined ? Number(match[1]) * factor : undefined;
 }
 
-/** `64 GiB`, `512 MiB`: the largest unit that keeps the number at 1 or more. */
+/** `64 GiB`, `512 MiB`: the largest unit that keeps the number at 1 or more. A line does not break before the unit. */
 export function bytes(value: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let rest = value;
@@ -31,7 +31,7 @@ export function bytes(value: number): string {
     rest /= 1024;
     unit += 1;
   }
-  return `${number(rest)} ${units[unit]}`;
+  return `${number(rest)}\u00a0${units[unit]}`;
 }
 
 /** A number at an axis: neighbours differ however small they are. */
@@ -39,7 +39,8 @@ export function axisNumber(value: number): string {
   return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 }).format(value);
 }
 
-/** A number in the person's locale, with at most two digits after the point. */
+/** A number in the person's locale, with at most two digits after the point, or two that are not 0. */
 export function number(value: number): string {
-  return new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 }).format(value);
+  const digits = Math.abs(value) < 0.01 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 2 };
+  return new Intl.NumberFormat(undefined, digits).format(value);
 }
