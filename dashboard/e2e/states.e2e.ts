@@ -1,7 +1,7 @@
 // Every page while it loads, without anything to show, refused, and cut off from the service: in every theme.
 
 import type { Page } from "playwright-core";
-import { describe, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createJob, createMember, createNamespace, inspectThemes, openBrowser, visit } from "./stage";
 
 openBrowser();
@@ -43,16 +43,24 @@ const views: View[] = [
   {
     name: "admin-usage",
     address: (namespace) => `/admin/usage?namespace=${namespace}`,
-    empty: "No job used anything in this period.",
+    empty: "No job used anything in this period",
   },
   {
     name: "admin-audit",
     address: (namespace) => `/admin/audit?namespace=${namespace}`,
-    empty: "Nothing was recorded.",
+    empty: "Nothing was recorded",
   },
 ];
 
 const requests = "**/api/v1/**";
+const fault = JSON.stringify({
+  type: "about:blank",
+  title: "Internal Server Error",
+  status: 500,
+  code: "Error",
+  message: "the history could not be read",
+  fields: [],
+});
 
 describe.each(views)("the page $name", ({ name, address, empty }) => {
   test("is shown while it loads, and without the service", async () => {
@@ -93,6 +101,31 @@ describe.each(views)("the page $name", ({ name, address, empty }) => {
       await inspectThemes(page, `state-${name}-empty`);
     });
   });
+});
+
+test.each([
+  [
+    "a router's page",
+    503,
+    "text/html",
+    "<h1>Application is not available</h1>",
+    "The training service does not answer",
+  ],
+  ["a fault of the service", 500, "application/problem+json", fault, "That did not work"],
+])("%s in place of an answer is said in every theme", async (name, status, contentType, body, title) => {
+  const namespace = createNamespace("broken");
+  await createJob(namespace, { name: "job", suspend: true });
+  // The service has no fault that a test can order; what stands before it answers in its place.
+  const prepare = async (page: Page) => {
+    await page.route(requests, (route) => route.fulfill({ status, contentType, body }));
+  };
+  for (const { name: view, address } of views) {
+    await visit(address(namespace), { prepare }, async (page) => {
+      await page.getByRole("heading", { name: title }).first().waitFor();
+      expect(await page.getByText("Application is not available").count()).toBe(0);
+      if (view === "jobs" || view === "job") await inspectThemes(page, `state-${view}-${name.replace(/\W+/g, "-")}`);
+    });
+  }
 });
 
 test("an address that is none, a job that is gone and an expired sign-in are said in every theme", async () => {

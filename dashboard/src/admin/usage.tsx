@@ -86,7 +86,8 @@ export function UsageTab() {
       ) : (
         <LoadingLines />
       )}
-      <Advice />
+      {/* What is refused or cannot be reached is said once. */}
+      {!error && <Advice />}
     </>
   );
 }

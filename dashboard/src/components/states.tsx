@@ -20,6 +20,7 @@ import SearchIcon from "@patternfly/react-icons/dist/esm/icons/search-icon";
 import type { ComponentType, ReactNode } from "react";
 import { DisconnectedError, hasCode, ProblemError } from "../api/problem";
 import { signInAddress } from "../api/session";
+import { capitalized } from "../format/words";
 import { messages } from "../messages";
 
 const text = messages.common;
@@ -51,10 +52,13 @@ export function describeError(error: unknown): Look {
 export function ErrorState({
   error,
   onRetry,
+  actions,
   headingLevel = "h2",
 }: {
   error: unknown;
   onRetry?: () => void;
+  /** What else can be done, beside trying again. */
+  actions?: ReactNode;
   headingLevel?: "h1" | "h2" | "h3";
 }) {
   const { icon, title, body, status } = describeError(error);
@@ -64,7 +68,7 @@ export function ErrorState({
         <bdi>{body}</bdi>
         <Hint error={error} />
       </EmptyStateBody>
-      {(onRetry || hasCode(error, "Unauthenticated")) && (
+      {(onRetry || actions || hasCode(error, "Unauthenticated")) && (
         <EmptyStateFooter>
           <EmptyStateActions>
             {hasCode(error, "Unauthenticated") && (
@@ -77,6 +81,7 @@ export function ErrorState({
                 {text.retry}
               </Button>
             )}
+            {actions}
           </EmptyStateActions>
         </EmptyStateFooter>
       )}
@@ -126,8 +131,11 @@ export function ErrorAlert({
 }
 
 function Faults({ error }: { error: unknown }) {
-  const fields = error instanceof ProblemError ? error.problem.fields : [];
-  if (!fields.length) return null;
+  if (!(error instanceof ProblemError)) return null;
+  const { fields } = error.problem;
+  // The message about a single fault says all about it.
+  const isSaid = fields.length === 1 && error.message.includes(fields[0]?.fault ?? "");
+  if (!fields.length || isSaid) return null;
   return (
     <List>
       {fields.map((field) => (
@@ -149,7 +157,7 @@ function Hint({ error }: { error: unknown }) {
   if (!hint && !link) return null;
   return (
     <p>
-      {hint && <bdi>{hint} </bdi>}
+      {hint && <bdi>{capitalized(hint)} </bdi>}
       {link?.startsWith("https://") && (
         <a href={link} target="_blank" rel="noreferrer">
           {text.readMore}

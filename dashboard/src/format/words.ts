@@ -6,3 +6,8 @@ export function sentence(word: string): string {
   if (!parts) return word;
   return parts.map((part, index) => (index === 0 || /^[A-Z]{2,}/.test(part) ? part : part.toLowerCase())).join(" ");
 }
+
+/** `ask an administrator` → `Ask an administrator`: what begins a line of its own. */
+export function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

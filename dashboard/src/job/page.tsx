@@ -3,7 +3,7 @@
 import "./job.css";
 import { Alert, AlertActionLink, PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef } from "react";
-import { useLocation, useNavigate, useParams } from "react-router-dom";
+import { Link, useLocation, useNavigate, useParams } from "react-router-dom";
 import { type Job, kindOf } from "../api/client";
 import { allowed, useIdentity } from "../api/identity";
 import { useLiveJobs } from "../api/live";
@@ -73,7 +73,11 @@ function JobPageOf({ jobRef }: { jobRef: Ref }) {
         <PageHeader title={jobRef.name} />
         <PageSection isFilled>
           {query.error ? (
-            <ErrorState error={query.error} onRetry={() => void query.refetch()} />
+            <ErrorState
+              error={query.error}
+              onRetry={() => void query.refetch()}
+              actions={isGone && <Link to="/jobs">{text.deletedToList}</Link>}
+            />
           ) : (
             <LoadingLines lines={8} />
           )}
