@@ -129,14 +129,16 @@ async fn prometheus(exporter: &Exporter) -> (Child, SocketAddr, TempDir) {
         command.spawn().unwrap_or_else(|error| panic!("prometheus: {error}; `cargo xtask test` installs it"));
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let started = async {
-        let mut address = None;
+        // It says the two in either order.
+        let (mut address, mut is_ready) = (None, false);
         loop {
             let line = lines.next_line().await.unwrap().unwrap();
+            is_ready |= line.contains("Server is ready");
             if line.contains("msg=\"Listening on\"") {
                 address = line.split("address=").nth(1).map(|address| address.trim().parse().unwrap());
             }
-            if line.contains("Server is ready") {
-                return address.unwrap();
+            if let Some(address) = address.filter(|_| is_ready) {
+                return address;
             }
         }
     };
