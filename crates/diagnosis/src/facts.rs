@@ -2,6 +2,8 @@
 //!
 //! The caller fills these structs from statuses and events, or from a [`Pod`]; nothing is fetched here.
 
+use std::net::IpAddr;
+
 use semantics::kept::{ContainerStatus, Pod, PodStatus};
 
 /// The maximum number of events per object.
@@ -21,6 +23,23 @@ pub struct Facts {
     pub gpus: Option<Gpus>,
     /// The Workers' names in the order of the hostfile, and the slots of each.
     pub world: Option<World>,
+}
+
+impl Facts {
+    /// Whether a host is none of the job's pods, as far as their names and addresses are known.
+    pub(crate) fn is_foreign(&self, host: &str) -> bool {
+        let Some(world) = &self.world else { return false };
+        let is_address = host.parse::<IpAddr>().is_ok();
+        let addresses_known = !self.pods.is_empty() && self.pods.iter().all(|pod| pod.address.is_some());
+        let name = host.split('.').next().unwrap_or(host);
+        match is_address {
+            true => addresses_known && self.pods.iter().all(|pod| pod.address.as_deref() != Some(host)),
+            false => {
+                !world.workers.iter().any(|worker| worker == name)
+                    && self.pods.iter().all(|pod| pod.name != name)
+            }
+        }
+    }
 }
 
 /// The numbers of requested and available GPUs.

@@ -166,6 +166,11 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     if rule.cause == Cause::SilentHang && !matches!(material.ending, Ending::Running { .. }) {
         return false;
     }
+    // mpiexec of Intel MPI kills its proxies when a rank exits, and passes the rank's exit code on; it ends with 255 if it
+    // loses one.
+    if rule.id == "hydra-downstream" && matches!(material.ending, Ending::Exited(1..=124)) {
+        return false;
+    }
     let firm = !candidate.weak && (candidate.score >= FIRM || rule.phase == Phase::Report);
     let recent = material.lines.len() - candidate.finding.at <= LINES_AFTER;
     match material.ending {
@@ -197,10 +202,18 @@ pub(crate) fn last_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
     let begin = from
         + lines[from..].iter().rposition(|line| line.text.contains("Traceback (most recent call last)"))?;
     let exception = lines[begin + 1..].iter().position(|line| {
-        let name = line.text.split(':').next().unwrap_or_default();
-        !line.text.starts_with([' ', '\t'])
-            && name.contains(|letter: char| letter.is_ascii_uppercase())
+        let (name, message) = line.text.split_once(':').unwrap_or((&line.text, ""));
+        let is_part =
+            |part: &str| part.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+        line.rank == lines[begin].rank
+            && !line.text.starts_with([' ', '\t'])
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
+            // `INFO:root:` is the beginning of a log's line, and a warning ends nothing.
+            && name.contains(|letter: char| letter.is_ascii_lowercase())
+            && !name.ends_with("Warning")
+            && (name.contains(|letter: char| letter.is_ascii_uppercase())
+                // `socket.gaierror: …`, but not a file's name or a number that another rank prints in between.
+                || (name.contains('.') && name.split('.').all(is_part) && message.starts_with(' ')))
     })?;
     Some(Traceback { begin, exception: begin + 1 + exception })
 }
@@ -258,6 +271,12 @@ fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Judge
                 .to_owned(),
             Confidence::Medium,
         ),
+        Ending::Exited(code @ 1..=123)
+            if best.as_ref().is_some_and(|best| best.finding.rule.id == "hydra-downstream-ended") =>
+        {
+            let message = format!("exit code {code}: a rank exited with it, and mpiexec ended the others");
+            Judgement::Ended(Cause::RankExited, message, Confidence::Low)
+        }
         Ending::Exited(code) => match best {
             Some(best) => Judgement::Found(best, Confidence::Low),
             None => by_exit_code(code, !material.lines.is_empty()),

@@ -97,7 +97,8 @@ pub struct Diagnosis {
 }
 
 /// Replaces the addresses of peers that are the job's pods by their names. Drops findings of launch agents about other
-/// addresses, such as a server that a program downloads from, and about peers that answered later.
+/// addresses, such as a server that a program downloads from, and about peers that answered later; and what ssh says
+/// about hosts that are none of the job's, unless the launcher could not start its daemons.
 fn known_peers(
     mut findings: Vec<scan::Finding>,
     lines: &[lines::Line<'_>],
@@ -109,6 +110,12 @@ fn known_peers(
     };
     let addresses_known = facts.pods.iter().any(|pod| pod.address.is_some());
     let answers = |at: usize, words: &str| lines[at..].iter().any(|line| line.text.ends_with(words));
+    let not_launched = findings.iter().any(|finding| rules::of_failed_launch(finding.rule));
+    let programs_own = |finding: &scan::Finding| {
+        let host = finding.values.get("host").filter(|_| rules::of_ssh(finding.rule));
+        // `git` calls ssh, too.
+        host.is_some_and(|host| lines[finding.at].text.starts_with("git@") || facts.is_foreign(host))
+    };
     findings.retain_mut(|finding| {
         if rules::by_agent(finding.rule) {
             let value = |name: &str| finding.values.get(name).map_or("", String::as_str);
@@ -116,6 +123,9 @@ fn known_peers(
             if answers(finding.at, &words) {
                 return false;
             }
+        }
+        if !not_launched && programs_own(finding) {
+            return false;
         }
         let Some(peer) = finding.values.get_mut("peer") else { return true };
         match name_of(peer) {

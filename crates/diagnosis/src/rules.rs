@@ -152,6 +152,12 @@ pub(crate) fn of_any_peer(rule: &Rule) -> bool {
     ["agent-no-answer", "agent-dead-connection"].contains(&rule.id)
 }
 
+/// Whether ssh prints the line, about a host: the one that mpirun starts a daemon on, or one that a program connects to.
+pub(crate) fn of_ssh(rule: &Rule) -> bool {
+    rule.id.starts_with("ssh-")
+        || ["connect-refused", "connect-timeout", "connect-no-route"].contains(&rule.id)
+}
+
 /// Whether the rule reads a launch agent's report on a connection, which the agent may later withdraw.
 pub(crate) fn by_agent(rule: &Rule) -> bool {
     of_any_peer(rule) || rule.id == "agent-no-answer-back"

@@ -62,6 +62,19 @@ pub(super) const RULES: &[Rule] = &[
     .says("{who|A rank} on {host|a Worker} was ended from outside ({signal|SIGTERM})")
     .report(),
     rule(
+        "ompi-limited",
+        Cause::Terminated,
+        END - 10,
+        " noticed that process rank ",
+        r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on",
+        "mpirun noticed that process rank 1 with PID 697 on node train-worker-1 exited on signal 24 (CPU time limit exceeded).",
+    )
+    .block(r"exited on\b(?s:.{0,300}?)\bsignal (?:13|14|24|25|26|27)\b")
+    .details(&[r"\b(?P<signal>signal \d+)\b(?: \((?P<name>[^)\n]+)\))?"])
+    .says("{who|A rank} on {host|a Worker} was ended by {signal|a signal} ({name|a limit or a timer})")
+    .advice("Look for a limit in the image or in the start script (ulimit -t, ulimit -f), for a timer that the program sets itself, and for a pipe whose reader has ended.")
+    .report(),
+    rule(
         "ompi-abort",
         Cause::RankAborted,
         REASON,
@@ -177,9 +190,21 @@ pub(super) const RULES: &[Rule] = &[
         r"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 559 RUNNING AT train-worker-1\n=   EXIT CODE: 15",
     )
-    .block(r"=   EXIT CODE: (?:15|143)\b|=   KILLED BY SIGNAL: (?:2|15)\b")
-    .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)"])
-    .says("A rank on {host|a Worker} was ended from outside (signal 15)")
+    .block(r"=   EXIT CODE: (?:15|143)\b|=   KILLED BY SIGNAL: (?:1|2|10|12|15)\b")
+    .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)", r"KILLED BY SIGNAL: (?P<signal>\d+)"])
+    .says("{who|A rank} on {host|a Worker} was ended from outside (signal {signal|15})")
+    .report(),
+    rule(
+        "intel-limited",
+        Cause::Terminated,
+        END - 10,
+        "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+        r"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 559 RUNNING AT train-worker-1\n=   KILLED BY SIGNAL: 24 (CPU time limit exceeded)",
+    )
+    .block(r"=   KILLED BY SIGNAL: (?:13|14|24|25|26|27)\b")
+    .details(&[r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+)", r"KILLED BY SIGNAL: (?P<signal>\d+) \((?P<name>[^)\n]+)\)"])
+    .says("{who|A rank} on {host|a Worker} was ended by signal {signal|} ({name|a limit or a timer})")
     .report(),
     rule(
         "hydra-exited",
@@ -239,7 +264,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::Terminated,
         SYMPTOM,
         "TERMINATED WITH THE EXIT STRING: ",
-        r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (?P<signal>1|2|15)\)",
+        r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (?P<signal>1|2|10|12|13|14|15|24|25)\)",
         "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)",
     )
     .says("A rank was ended from outside (signal {signal|15})")
@@ -317,8 +342,19 @@ pub(super) const RULES: &[Rule] = &[
         Cause::MpiError,
         REASON - 3,
         "mpi4py.MPI.Exception: ",
-        r"^mpi4py\.MPI\.Exception: (?P<name>.+)",
+        r"^mpi4py\.MPI\.Exception: (?P<name>(?:MPI_ERR_(?:ARG|BUFFER|COMM|COUNT|DIMS|GROUP|IN_STATUS|OP|RANK|REQUEST|ROOT|TAG|TOPOLOGY|TRUNCATE|TYPE|WIN|FILE|IO|KEYVAL|INFO|PENDING)\b|Message truncated|Invalid |Null |Unmatched|Request pending).*)",
         "mpi4py.MPI.Exception: MPI_ERR_TRUNCATE: message truncated",
+    )
+    .by(Speaker::Rank)
+    .says("An MPI call failed: {name|}"),
+    // What made it fail is in other lines, if anywhere.
+    rule(
+        "mpi4py-error-internal",
+        Cause::MpiError,
+        SYMPTOM - 1,
+        "mpi4py.MPI.Exception: ",
+        r"^mpi4py\.MPI\.Exception: (?P<name>.+)",
+        "mpi4py.MPI.Exception: MPI_ERR_INTERN: internal error",
     )
     .by(Speaker::Rank)
     .says("An MPI call failed: {name|}"),

@@ -257,3 +257,29 @@ fn a_pod_s_status_becomes_facts() {
     assert_eq!(diagnosis.worker.as_deref(), Some("train-worker-1"));
     assert!(diagnosis.evidence[0].text.contains("OOMKilled"), "{diagnosis:#?}");
 }
+
+#[test]
+fn words_of_ssh_about_hosts_of_others_are_the_programs_own() {
+    let workers = vec!["train-worker-0".to_owned(), "train-worker-1".to_owned()];
+    let pods = [("train-worker-0", "10.0.0.7"), ("train-worker-1", "10.0.0.8")];
+    let pods = pods.map(|(name, address)| PodFacts { address: Some(address.to_owned()), ..worker(name) });
+    let facts = Facts { world: Some(World { workers, slots: 1 }), pods: pods.to_vec(), ..Facts::default() };
+    let not_launched = "ORTE was unable to reliably start one or more daemons.\n";
+    for (cause, before, host, after) in [
+        ("ConnectionRefused", "ssh: connect to host ", "train-worker-1", " port 22: Connection refused\n"),
+        ("ConnectionRefused", "Connection closed by ", "10.0.0.8", " port 22\n"),
+        (
+            "ConnectionTimeout",
+            "ssh: connect to host ",
+            "train-worker-1.train.ns.svc",
+            " port 22: Connection timed out\n",
+        ),
+        ("AuthenticationFailed", "mpi@", "train-worker-1", ": Permission denied (publickey).\n"),
+    ] {
+        let of = |text: String| told(&facts, &text, Ending::Exited(1)).cause.word();
+        let other = if host.starts_with("10.") { "192.0.2.1" } else { "data-store" };
+        assert_eq!(of(format!("{before}{host}{after}")), cause, "of the job");
+        assert_eq!(of(format!("{before}{other}{after}")), "Unknown", "{before}{other}{after}");
+        assert_eq!(of(format!("{before}{other}{after}{not_launched}")), cause, "of a hostfile of its own");
+    }
+}

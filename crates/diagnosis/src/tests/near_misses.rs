@@ -137,6 +137,11 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
         "Unknown",
         "[mpiexec@l] Error: Downstream from host w-1 exited abnormally\n[mpiexec@l] wait_proxies_to_terminate (i_mpiexec.c:554): downstream from host w-1 exited with status 1\n",
     ),
+    (
+        7,
+        "RankExited",
+        "[mpiexec@l] Error: Downstream from host w-1 exited abnormally\n[mpiexec@l] wait_proxies_to_terminate (i_mpiexec.c:554): downstream from host w-1 exited with status 137\n",
+    ),
     (255, "Unknown", "[mpiexec@l] control_cb (pmiserv_cb.c:280): assert (!closed) failed\n"),
     // No nodes
     (
@@ -167,6 +172,30 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 0 PID 63 RUNNING AT w-0\n=   KILLED BY SIGNAL: 9 (Killed)\n",
     ),
     (255, "Unknown", "the sentence is terminated with signal 11 at position 3\n"),
+    // Signals of limits
+    (
+        152,
+        "Terminated",
+        "mpirun noticed that process rank 1 with PID 6 on node w-1 exited on signal 24 (CPU time limit exceeded).\n",
+    ),
+    (
+        1,
+        "Unknown",
+        "the watcher noticed that process rank 1 with PID 6 on node w-1 exited on time, signal handler 24\n",
+    ),
+    (
+        255,
+        "Terminated",
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 63 RUNNING AT w-0\n=   KILLED BY SIGNAL: 25 (File size limit exceeded)\n",
+    ),
+    (1, "Unknown", "=   KILLED BY SIGNAL: 25 (File size limit exceeded)\n"),
+    // An internal error of MPI is a consequence of what was said before
+    (
+        1,
+        "BadInterface",
+        "WARNING: An invalid value was given for btl_tcp_if_include.  This\nvalue will be ignored.\n\n  Local host: w-0\n  Value:      ib7\n--------------------------------------------------------------------------\nmpi4py.MPI.Exception: MPI_ERR_INTERN: internal error\n",
+    ),
+    (1, "MpiError", "mpi4py.MPI.Exception: MPI_ERR_INTERN: internal error\n"),
     // PRRTE reports every abort in the same words
     (
         6,
@@ -270,5 +299,24 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
 fn each_rule_has_a_near_miss() {
     for (code, cause, text) in NEAR_MISSES {
         assert_eq!(word(text, Ending::Exited(*code)), *cause, "{text}");
+    }
+}
+
+#[test]
+fn an_exception_is_told_from_what_other_ranks_print_in_between() {
+    let running = Ending::Running { silent_seconds: 12 };
+    let begin = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n";
+    for exception in [
+        "ValueError: no data",
+        "socket.gaierror: [Errno -2] Name or service not known",
+        "struct.error: unpack requires a buffer of 4 bytes",
+        "MemoryError",
+    ] {
+        let found = of(&format!("{begin}{exception}\n"), running).unwrap();
+        assert_eq!(found.cause.word(), "PythonException", "{exception}");
+        assert!(found.message.contains(exception), "{}", found.message);
+    }
+    for line in ["model.npz", "0.5", "loss.mean:0.3", "done.", "step 3: loss"] {
+        assert_eq!(word(&format!("{begin}{line}\n"), running), "SilentHang", "{line}");
     }
 }
