@@ -27,9 +27,10 @@ const VARIABLE: &str = "ODH_CODE_";
 const LEFT_OUT: [&str; 7] =
     ["__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"];
 
-/// What every rank runs first; its name is the digest of the files. Ranks of one Worker unpack at the same time, so the
-/// folder appears complete or not at all.
-const UNPACK: &str = r#"d="${TMPDIR:-/tmp}/odh-code-$0-$(id -u)"
+/// What every rank runs first; its first argument is the digest of the files. Ranks of one Worker unpack at the same
+/// time, so the folder appears complete or not at all.
+const UNPACK: &str = r#"d="${TMPDIR:-/tmp}/odh-code-$1-$(id -u)"
+shift
 if ! [ -d "$d" ]; then
   f=$(mktemp -d "$d.XXXXXX") || exit
   i=0
@@ -61,7 +62,8 @@ pub fn ship(paths: &[PathBuf], request: Request) -> Result<Request, Failure> {
     let packed = pack(&files(paths)?)?;
     let digest = Sha256::digest(&packed);
     let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let mut command = vec!["sh".to_owned(), "-c".to_owned(), UNPACK.to_owned(), name];
+    // The shell's own name stands in front of what it complains about, and is what diagnoses look for.
+    let mut command: Vec<String> = ["sh", "-c", UNPACK, "sh", &name].map(str::to_owned).into();
     command.extend(request.command);
     let text = STANDARD.encode(&packed);
     let parts = text.as_bytes().chunks(PART).map(String::from_utf8_lossy);
