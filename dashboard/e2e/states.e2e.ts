@@ -2,6 +2,7 @@
 
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
+import { startRouter } from "./router";
 import { createJob, createMember, createNamespace, inspectThemes, openBrowser, visit } from "./stage";
 
 openBrowser();
@@ -104,23 +105,21 @@ describe.each(views)("the page $name", ({ name, address, empty }) => {
 });
 
 test.each([
-  [
-    "a router's page",
-    503,
-    "text/html",
-    "<h1>Application is not available</h1>",
-    "The training service does not answer",
-  ],
-  ["a fault of the service", 500, "application/problem+json", fault, "That did not work"],
-])("%s in place of an answer is said in every theme", async (name, status, contentType, body, title) => {
+  {
+    name: "the page of a router",
+    answer: { status: 503, type: "text/html", body: "<h1>Application is not available</h1>" },
+    title: "The training service does not answer",
+  },
+  {
+    name: "a fault of the service",
+    answer: { status: 500, type: "application/problem+json", body: fault },
+    title: "That did not work",
+  },
+])("$name in place of an answer is said in every theme", async ({ name, answer, title }) => {
   const namespace = createNamespace("broken");
-  await createJob(namespace, { name: "job", suspend: true });
-  // The service has no fault that a test can order; what stands before it answers in its place.
-  const prepare = async (page: Page) => {
-    await page.route(requests, (route) => route.fulfill({ status, contentType, body }));
-  };
+  const at = await startRouter(answer);
   for (const { name: view, address } of views) {
-    await visit(address(namespace), { prepare }, async (page) => {
+    await visit(address(namespace), { at }, async (page) => {
       await page.getByRole("heading", { name: title }).first().waitFor();
       expect(await page.getByText("Application is not available").count()).toBe(0);
       if (view === "jobs" || view === "job") await inspectThemes(page, `state-${view}-${name.replace(/\W+/g, "-")}`);
