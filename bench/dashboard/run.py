@@ -66,7 +66,7 @@ rows = [
     ("first load until no task blocks the page any more", "ms", "< 1,500", f"{found['answeringMs']:,.0f}"),
     ("a job is created: request sent → row in the page, median", "ms", "< 1,000", f"{found['changeMs']:,.0f}"),
     ("the same, slowest", "ms", "–", f"{found['slowestChangeMs']:,.0f}"),
-    (f"list of {jobs} jobs: first load until 100 of them are shown", "ms", "< 1,000", f"{found['manyShownMs']:,.0f}"),
+    (f"list of {jobs} jobs: first load until 100 of them are shown", "ms", "< 2,000", f"{found['manyShownMs']:,.0f}"),
     (f"list of {jobs} jobs: key pressed → only what matches is shown", "ms", "–", f"{found['filterMs']:,.0f}"),
     (f"list of {jobs} jobs: scrolled, filtered, next page: longest task", "ms", "< 100", f"{found['manyLongestTaskMs']:,.0f}"),
     ("the same: tasks over 100 ms", "", "0", f"{found['manyTasksOver100Ms']}"),
