@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cause::Cause;
-use super::facts::Facts;
+use super::facts::{Facts, pod_name};
 use super::judge::{Candidate, Judgement, Material, Traceback, last_traceback};
 use super::lines::{Line, escaped};
 use super::rules::{self, Phase, Speaker};
@@ -224,17 +224,6 @@ fn host_of_rank(text: &str, rank: u32) -> Option<String> {
     words.by_ref().take(5).find(names_host)?;
     let host = pod_name(words.find(|word| !names_host(word))?);
     (is_name(&host) && host.contains(|letter: char| letter.is_ascii_alphabetic())).then_some(host)
-}
-
-/// A pod's name is the first label of its host name; an address stays as it is.
-fn pod_name(host: &str) -> String {
-    let host = host.trim_start_matches('[');
-    let host = host.split_once(']').map_or(host, |(name, _)| name);
-    if host.contains(|letter: char| letter.is_ascii_alphabetic()) && !host.contains(':') {
-        host.split('.').next().unwrap_or(host).to_owned()
-    } else {
-        host.to_owned()
-    }
 }
 
 /// A note on how many other Workers had the same failure.

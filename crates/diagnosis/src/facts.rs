@@ -31,14 +31,24 @@ impl Facts {
         let Some(world) = &self.world else { return false };
         let is_address = host.parse::<IpAddr>().is_ok();
         let addresses_known = !self.pods.is_empty() && self.pods.iter().all(|pod| pod.address.is_some());
-        let name = host.split('.').next().unwrap_or(host);
         match is_address {
             true => addresses_known && self.pods.iter().all(|pod| pod.address.as_deref() != Some(host)),
             false => {
-                !world.workers.iter().any(|worker| worker == name)
-                    && self.pods.iter().all(|pod| pod.name != name)
+                let name = pod_name(host);
+                !world.workers.contains(&name) && self.pods.iter().all(|pod| pod.name != name)
             }
         }
+    }
+}
+
+/// A pod's name is the first label of its host name; an address stays as it is.
+pub(crate) fn pod_name(host: &str) -> String {
+    let host = host.trim_start_matches('[');
+    let host = host.split_once(']').map_or(host, |(name, _)| name);
+    if host.contains(|letter: char| letter.is_ascii_alphabetic()) && !host.contains(':') {
+        host.split('.').next().unwrap_or(host).to_owned()
+    } else {
+        host.to_owned()
     }
 }
 
