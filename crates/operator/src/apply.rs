@@ -26,7 +26,7 @@ use crate::context::{Context, Shared};
 use crate::error::{Class, Error, classify};
 use crate::keys::new_key_pair;
 use crate::launcher_log;
-use crate::memory::Made;
+use crate::memory::{Deletion, Made, WATCH_LAG};
 use crate::observe::secret_state;
 use crate::owned::is_controlled_by;
 use crate::pod_groups;
@@ -323,6 +323,9 @@ where
 
 async fn delete_child(context: &Shared, job: Owner<'_>, target: &Target) -> Result<(), Failed> {
     let (client, namespace) = (&context.client, job.namespace);
+    if is_deleted_already(context, job, target) {
+        return Ok(());
+    }
     match target.kind {
         ChildKind::Service => delete_one::<Service>(client, namespace, target).await?,
         ChildKind::ConfigMap => delete_one::<ConfigMap>(client, namespace, target).await?,
@@ -337,8 +340,23 @@ async fn delete_child(context: &Shared, job: Owner<'_>, target: &Target) -> Resu
             }
         }
     }
-    context.memory.of(job.uid, |memory| memory.known.created.remove(&(target.kind, target.name.clone())));
+    context.memory.of(job.uid, |memory| {
+        memory.known.created.remove(&(target.kind, target.name.clone()));
+        if let Some(uid) = target.uid.clone().filter(|_| target.kind == ChildKind::Pod) {
+            memory.known.deleted.retain(|_, deletion| deletion.at.elapsed() < WATCH_LAG);
+            memory.known.deleted.insert(uid, Deletion { at: Instant::now(), at_once: target.at_once });
+        }
+    });
     Ok(())
+}
+
+/// Whether an earlier pass has deleted a pod that the watch still shows as it was. Where many jobs lose Workers at once, the
+/// watch lags behind the next pass, and without this every other delete would be a repetition.
+fn is_deleted_already(context: &Shared, job: Owner<'_>, target: &Target) -> bool {
+    let Some(uid) = target.uid.as_deref().filter(|_| target.kind == ChildKind::Pod) else { return false };
+    context
+        .memory
+        .of(job.uid, |memory| memory.known.deleted.get(uid).is_some_and(|deletion| deletion.covers(target)))
 }
 
 /// Deletes the very object that was seen. Gone already, or replaced by another, is as good.

@@ -12,12 +12,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::runtime::reflector::Store;
 use kube::{Resource, ResourceExt};
 use plan::kept::{Job, Pod};
-use plan::{Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, ValidJob};
+use plan::{Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, Target, ValidJob};
 
 use crate::owned::is_controlled_by;
 use crate::status::StatusMemory;
 
-/// How long a watch may lag behind a create before the object counts as deleted.
+/// How long a watch may lag behind a create before the object counts as deleted, and behind a delete before it is sent again.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
 
 /// Which run of which container: the pod's UID, the container, and how often it had been started again before.
@@ -54,6 +54,8 @@ pub(crate) struct Known {
     pub priorities: Option<Priorities>,
     /// Children that were created and that no watch has shown yet.
     pub created: HashMap<(ChildKind, String), (Instant, Made)>,
+    /// Pods that were deleted and that no watch has shown so yet, by UID.
+    pub deleted: HashMap<String, Deletion>,
     /// What is known of the current attempt.
     pub attempt: KnownAttempt,
 }
@@ -102,6 +104,11 @@ pub(crate) struct AgentLogs {
 }
 
 impl Known {
+    /// Whether a watch has yet to show what was created or deleted.
+    pub(crate) fn awaits_watch(&self) -> bool {
+        !self.created.is_empty() || !self.deleted.is_empty()
+    }
+
     /// A copy for this attempt: what belongs to another is left out.
     pub(crate) fn in_attempt(&self, number: u32) -> Self {
         let mut known = self.clone();
@@ -119,6 +126,31 @@ pub(crate) struct Priorities {
     pub generation: Option<i64>,
     /// By the names of the classes.
     pub values: BTreeMap<String, i32>,
+}
+
+/// A delete that the server accepted.
+#[derive(Clone, Copy)]
+pub(crate) struct Deletion {
+    /// When it was accepted.
+    pub at: Instant,
+    /// Whether it left no time to end.
+    pub at_once: bool,
+}
+
+impl Deletion {
+    /// Whether a delete now would ask for no more than this one did, which the watch has yet to show.
+    pub(crate) fn covers(&self, target: &Target) -> bool {
+        self.at.elapsed() < WATCH_LAG && (self.at_once || !target.at_once)
+    }
+
+    /// Whether the watch shows the pod of this UID as if it had not been deleted, and may do so for its lag.
+    pub(crate) fn awaits_watch(&self, uid: &str, seen: &ObservedState) -> bool {
+        let launchers = seen.launcher_pods.iter().chain(&seen.former_launcher_pods);
+        let mut pods = seen.workers.iter().map(|pod| &**pod).chain(launchers);
+        let unchanged = |pod: &Pod| self.at_once || !semantics::is_deleted(pod);
+        self.at.elapsed() < WATCH_LAG
+            && pods.any(|pod| pod.metadata.uid.as_deref() == Some(uid) && unchanged(pod))
+    }
 }
 
 /// A child as the server returned it on creation.
@@ -288,11 +320,11 @@ impl Memory {
         self.failed_launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets a job that has ended, unless the watch has yet to show the last write or creation. The memory may
+    /// Forgets a job that has ended, unless the watch has yet to show the last write, creation or deletion. The memory may
     /// hold the end of a log, and a job that has ended is observed only when it changes.
     pub(crate) fn settle(&self, uid: &str) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_settled = |memory: &JobMemory| memory.status.is_settled() && memory.known.created.is_empty();
+        let is_settled = |memory: &JobMemory| memory.status.is_settled() && !memory.known.awaits_watch();
         if jobs.get(uid).is_some_and(|memory| is_settled(memory)) {
             jobs.remove(uid);
         }
@@ -306,6 +338,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     use super::*;
@@ -339,6 +372,28 @@ mod tests {
         let job = job(attempt);
         let valid = plan::tolerate(&job, &Annotations::default());
         memory.remember(&job, &valid, &ObservedState::default(), Known::default());
+    }
+
+    #[test]
+    fn a_delete_is_sent_again_for_less_grace_or_once_the_watch_has_had_its_time() {
+        let target = |at_once| Target { kind: ChildKind::Pod, name: "w".to_owned(), uid: None, at_once };
+        let since = |at: Instant| [false, true].map(|at_once| Deletion { at, at_once });
+        let [graceful, at_once] = since(Instant::now());
+        assert!(graceful.covers(&target(false)) && !graceful.covers(&target(true)));
+        assert!(at_once.covers(&target(false)) && at_once.covers(&target(true)));
+        let long_ago = Instant::now().checked_sub(WATCH_LAG).unwrap();
+        for old in since(long_ago) {
+            assert!(!old.covers(&target(false)), "it was lost");
+        }
+        let mut pod = evicted(0, "7f1c", 1);
+        pod.metadata.uid = Some("a".to_owned());
+        let shows = |pod: &Pod| ObservedState { workers: vec![Arc::new(pod.clone())], ..Default::default() };
+        assert!(graceful.awaits_watch("a", &shows(&pod)) && !graceful.awaits_watch("b", &shows(&pod)));
+        pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert!(!graceful.awaits_watch("a", &shows(&pod)), "the watch shows that it ends");
+        assert!(at_once.awaits_watch("a", &shows(&pod)), "that it ends was known before");
+        let [old, _] = since(long_ago);
+        assert!(!old.awaits_watch("a", &shows(&pod)));
     }
 
     fn noted(memory: &Memory) -> Vec<(String, u32)> {

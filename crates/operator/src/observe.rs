@@ -166,6 +166,7 @@ fn from_memory(context: &Context, job: &MPIJob, valid: &ValidJob, seen: &mut Obs
     context.memory.of(&valid.uid, |memory| {
         let mut known = memory.known.in_attempt(valid.attempt);
         add_created(&mut known, seen);
+        known.deleted.retain(|uid, deletion| deletion.awaits_watch(uid, seen));
         seen.status = memory.status.last(job);
         seen.network_policy = memory.network_policy_present;
         seen.strangers = memory.strangers.clone();

@@ -84,8 +84,8 @@ fn next_pass(context: &Context, job: &ValidJob, plan: &Plan, put_off: Option<Dur
     if plan.outlook == Outlook::Expired {
         return Action::await_change();
     }
-    // A child that no watch shows in time was lost: then it is made again.
-    let has_unseen = context.memory.of(&job.uid, |memory| !memory.known.created.is_empty());
+    // A child that no watch shows in time was lost, and a delete that none shows as well: then it is made or sent again.
+    let has_unseen = context.memory.of(&job.uid, |memory| memory.known.awaits_watch());
     let unseen = has_unseen.then_some(WATCH_LAG);
     let wait = [plan.wake_after, put_off, unseen].into_iter().flatten().min();
     Action::requeue(wait.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))
