@@ -14,6 +14,7 @@ use crate::capacity::SharedCapacity;
 use crate::memory::Memory;
 use crate::nodes::SharedNodes;
 use crate::progress::Progress;
+use crate::status::FirstWait;
 use crate::vitals::Vitals;
 use crate::watch::Stores;
 
@@ -31,7 +32,8 @@ pub struct Settings {
     pub plan: plan::Settings,
     /// The most writes to be in flight at once.
     pub writes: usize,
-    /// What is said first of a job waits this long for what is said next: of one that starts faster, both are one write.
+    /// What is said first of a job waits this long for what is said next: of one that starts faster, both are one write. When
+    /// many jobs begin at once, it waits up to five times as long.
     pub first_wait: Duration,
     /// Whether TrainJobs are reconciled too, unless Kubeflow Trainer runs in the cluster.
     pub trainjobs: bool,
@@ -58,6 +60,7 @@ pub(crate) struct Shared {
     pub client: Client,
     pub settings: Settings,
     pub memory: Arc<Memory>,
+    pub first_wait: FirstWait,
     pub nodes: Arc<SharedNodes>,
     /// Who may write now.
     pub writes: Arc<Semaphore>,

@@ -33,7 +33,7 @@ pub(crate) async fn publish(
         keep_record(context, &record).await;
     }
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let first_wait = context.settings.first_wait;
+    let first_wait = &context.first_wait;
     let due = context.memory.of(uid, |memory| memory.status.due(job, &status, notices, first_wait));
     tell(context, &Subject::of(job), &due.notices, due.known.start_time.as_ref(), now).await;
     let wait = match due.write {

@@ -21,6 +21,7 @@ use crate::metrics::Counted;
 use crate::pod_groups;
 use crate::progression;
 use crate::reconcile::{after_failure, reconcile};
+use crate::status::FirstWait;
 use crate::trainjobs;
 use crate::vitals::Vitals;
 use crate::watch::controller;
@@ -70,6 +71,7 @@ pub async fn operate(
     let shared = Shared {
         client,
         memory,
+        first_wait: FirstWait::new(settings.first_wait),
         nodes: Arc::default(),
         writes: Arc::new(Semaphore::new(settings.writes.max(1))),
         logs: Arc::new(Semaphore::new(LOGS_AT_ONCE)),

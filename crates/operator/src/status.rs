@@ -1,5 +1,6 @@
 //! Decides when a job's status is written. A change that nobody waits for waits for the next write, within bounds.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{
@@ -29,8 +30,35 @@ pub(crate) struct StatusMemory {
     counts_differ_since: Option<Instant>,
 }
 
+/// How long the first status of a job waits for the next. When many jobs begin at once it waits longer: what it would take of
+/// the API server's time is time that their pods wait for.
+#[derive(Clone)]
+pub(crate) struct FirstWait {
+    alone: Duration,
+    /// Each status that is held back has one.
+    held_back: Arc<()>,
+}
+
+/// So many jobs that begin at once double the wait,
+const JOBS_THAT_DOUBLE: usize = 10;
+/// ... and no number of jobs makes it more than so many times as long.
+const LONGEST_FIRST_WAIT: u32 = 5;
+
+impl FirstWait {
+    /// One that is so long for a job that begins alone.
+    pub(crate) fn new(alone: Duration) -> Self {
+        Self { alone, held_back: Arc::default() }
+    }
+
+    fn now(&self) -> Duration {
+        let others = (Arc::strong_count(&self.held_back) - 1) / JOBS_THAT_DOUBLE;
+        self.alone * u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1).min(LONGEST_FIRST_WAIT)
+    }
+}
+
 /// A status and its notices, held back until the next write.
 struct DeferredStatus {
+    _counted: Arc<()>,
     since: Instant,
     status: MPIJobStatus,
     notices: Vec<Notice>,
@@ -76,14 +104,14 @@ impl StatusMemory {
         }
     }
 
-    /// Decides what to publish of a new status and its notices. A first status that is worth a wait waits for
-    /// `first_wait` in all, with its notices.
+    /// Decides what to publish of a new status and its notices. A first status that is worth a wait waits for `first_wait`
+    /// in all, with its notices.
     pub(crate) fn due(
         &mut self,
         job: &MPIJob,
         status: &MPIJobStatus,
         notices: Vec<Notice>,
-        first_wait: Duration,
+        first_wait: &FirstWait,
     ) -> Due {
         let known = self.on_server(job);
         let deferred = self.deferred.take();
@@ -96,14 +124,15 @@ impl StatusMemory {
                 return Due { known, notices, write: Write::Never };
             }
             Urgency::Later => self.counts_wait(),
-            Urgency::Soon => first_wait.saturating_sub(since.elapsed()),
+            Urgency::Soon => first_wait.now().saturating_sub(since.elapsed()),
             Urgency::Now => Duration::ZERO,
         };
         if wait.is_zero() {
             return Due { known, notices, write: Write::Now };
         }
         if urgency == Urgency::Soon {
-            self.deferred = Some(DeferredStatus { since, status: status.clone(), notices });
+            let _counted = Arc::clone(&first_wait.held_back);
+            self.deferred = Some(DeferredStatus { _counted, since, status: status.clone(), notices });
             return Due { known, notices: Vec::new(), write: Write::After(wait) };
         }
         Due { known, notices, write: Write::After(wait) }
@@ -229,17 +258,35 @@ mod tests {
 
     #[test]
     fn a_first_status_waits_with_its_notices_for_what_happens_next() {
-        let (job, first_wait) = (MPIJob::new("pi", api::MPIJobSpec::default()), Duration::from_secs(60));
+        let (job, wait) = (MPIJob::new("pi", api::MPIJobSpec::default()), Duration::from_secs(60));
+        let first_wait = FirstWait::new(wait);
         let (created, running) = (conditioned(CONDITION_CREATED), conditioned(api::CONDITION_RUNNING));
         let mut memory = StatusMemory::default();
-        let due = memory.due(&job, &created, vec![notice("created")], first_wait);
-        assert!(matches!(due.write, Write::After(wait) if wait <= first_wait), "{:?}", due.write);
+        let due = memory.due(&job, &created, vec![notice("created")], &first_wait);
+        assert!(matches!(due.write, Write::After(left) if left <= wait), "{:?}", due.write);
         assert!(due.notices.is_empty(), "a pass that is cut off here would not repeat them");
         assert_eq!((memory.last(&job), memory.is_settled()), (created.clone(), false));
-        let due = memory.due(&job, &running, vec![notice("running")], first_wait);
+        let due = memory.due(&job, &running, vec![notice("running")], &first_wait);
         assert_eq!((due.write, reasons(&due)), (Write::Now, vec!["created", "running"]));
-        let due = memory.due(&job, &created, vec![notice("created")], Duration::ZERO);
+        let due = memory.due(&job, &created, vec![notice("created")], &FirstWait::new(Duration::ZERO));
         assert_eq!((due.write, reasons(&due)), (Write::Now, vec!["created"]), "it need not wait");
+    }
+
+    #[test]
+    fn the_more_jobs_begin_at_once_the_longer_a_first_status_waits() {
+        let (job, created) = (MPIJob::new("pi", api::MPIJobSpec::default()), conditioned(CONDITION_CREATED));
+        let first_wait = FirstWait::new(Duration::from_secs(1));
+        let mut waits = Vec::new();
+        let mut memories = Vec::new();
+        for _ in 0..100 {
+            let mut memory = StatusMemory::default();
+            memory.due(&job, &created, vec![notice("created")], &first_wait);
+            memories.push(memory);
+            waits.push(first_wait.now().as_secs());
+        }
+        assert_eq!([waits[0], waits[9], waits[19], waits[39], waits[99]], [1, 2, 3, 5, 5]);
+        memories.clear();
+        assert_eq!(first_wait.now().as_secs(), 1, "all of them were written");
     }
 
     #[test]
@@ -247,11 +294,12 @@ mod tests {
         let mut job = MPIJob::new("pi", api::MPIJobSpec::default());
         job.status = Some(status(None, 0, 1));
         let mut memory = StatusMemory::default();
-        let due = memory.due(&job, &status(None, 0, 2), vec![notice("refused")], Duration::ZERO);
+        let due =
+            memory.due(&job, &status(None, 0, 2), vec![notice("refused")], &FirstWait::new(Duration::ZERO));
         assert!(matches!(due.write, Write::After(wait) if wait <= COUNTS_SETTLE), "{:?}", due.write);
         assert_eq!(reasons(&due), ["refused"]);
         assert!(memory.counts_differ_since.is_some());
-        let due = memory.due(&job, &status(None, 0, 1), Vec::new(), Duration::ZERO);
+        let due = memory.due(&job, &status(None, 0, 1), Vec::new(), &FirstWait::new(Duration::ZERO));
         assert_eq!((due.write, memory.counts_differ_since), (Write::Never, None), "they are as before");
     }
 
