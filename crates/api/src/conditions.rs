@@ -49,6 +49,8 @@ pub const REASON_RUNNING: &str = "MPIJobRunning";
 pub const REASON_SUSPENDED: &str = "MPIJobSuspended";
 /// Reason of [`CONDITION_SUSPENDED`] when False, and of an event.
 pub const REASON_RESUMED: &str = "MPIJobResumed";
+/// Reason of an event about a job that succeeded though its Launcher printed a complaint of `mpirun` or MPI.
+pub const REASON_LAUNCHER_WARNING: &str = "LauncherWarning";
 /// Reason of [`CONDITION_SUCCEEDED`], and of an event.
 pub const REASON_SUCCEEDED: &str = "MPIJobSucceeded";
 /// Reason of [`CONDITION_FAILED`] if no better one is known, and of events about failed creations.

@@ -8,7 +8,7 @@ use super::judge::{Candidate, Judgement, Material, Traceback, last_traceback};
 use super::lines::{Line, escaped};
 use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
-use super::{Confidence, Diagnosis, Ending, Evidence};
+use super::{Confidence, Diagnosis, Ending, Evidence, Warning};
 
 /// The maximum number of evidence lines in a diagnosis.
 const MAX_EVIDENCE: usize = 6;
@@ -49,11 +49,11 @@ pub fn no_node_can_take(pod: &str, why: &str) -> String {
     fill(Cause::Unschedulable.texts().message, &values.into())
 }
 
-/// The message for a finding in a successful run, with its line number.
-pub(crate) fn warning(finding: &Finding, line: &Line<'_>) -> String {
+/// What a finding in a successful run says.
+pub(crate) fn warning(finding: &Finding, line: &Line<'_>) -> Warning {
     let rule = finding.rule;
     let message = fill(rule.says.unwrap_or(rule.cause.texts().message), &finding.values);
-    format!("{} (line {})", escaped(&message), line.number)
+    Warning { message: escaped(&message), line: line.number }
 }
 
 fn diagnosis(

@@ -139,10 +139,18 @@ fn known_peers(
     findings
 }
 
-/// Returns the complaints of the launcher and MPI in a successful run: worth a note, but not failures. Output of ranks
-/// is ignored.
+/// A complaint of the launcher or MPI in a successful run: worth a note, but not a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// What it says, as a sentence without its full stop.
+    pub message: String,
+    /// The number of its line in the output, from 1.
+    pub line: usize,
+}
+
+/// Returns the complaints of the launcher and MPI in the output of a successful run, each kind once. Output of ranks is ignored.
 #[must_use]
-pub fn warnings(output: &Output) -> Vec<String> {
+pub fn warnings(output: &Output) -> Vec<Warning> {
     let head = String::from_utf8_lossy(&output.head);
     let tail = String::from_utf8_lossy(&output.tail);
     let lines = lines::lines(&head, &tail, output);

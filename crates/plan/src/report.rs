@@ -10,10 +10,10 @@ use api::{
     CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
     EVENT_MESSAGE_LIMIT_BYTES, Failure, GpuCounts, LABEL_QUEUE_NAME, LAUNCHER, MPIJob, MPIJobStatus,
     PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_RETRYING,
-    PHASE_REASON_SUSPENDED, Phase, REASON_CORRECTED, REASON_CREATED, REASON_FAILED, REASON_NO_CGROUPS,
-    REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED, REASON_RUNNING,
-    REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION, ReplicaStatus,
-    WORKER, Waiting, WorkerCounts,
+    PHASE_REASON_SUSPENDED, Phase, REASON_CORRECTED, REASON_CREATED, REASON_FAILED, REASON_LAUNCHER_WARNING,
+    REASON_NO_CGROUPS, REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED,
+    REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION,
+    ReplicaStatus, WORKER, Waiting, WorkerCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -37,7 +37,7 @@ use crate::startup::report_startup;
 use crate::time::whole_seconds;
 use crate::validate::{CleanPods, Fault, ValidJob};
 use crate::world_check::report_world;
-use diagnosis::{Cause, Gpus, failed_run};
+use diagnosis::{Cause, Gpus, Output, failed_run, warnings};
 
 /// Returns the status of a job after a pass, and what goes with it.
 #[must_use]
@@ -353,6 +353,7 @@ fn report_launcher_end(job: &ValidJob, seen: &ObservedState, report: &mut Report
             report.status.completion_time.get_or_insert(ended.unwrap_or(Time(now)));
             if let Some(log) = &seen.success_log {
                 report_world(job, log, &seen.agents, report, now);
+                report.notices.extend(launcher_warnings(log));
             }
             if let Some(counts) = report.status.replica_statuses.get_mut(LAUNCHER) {
                 counts.succeeded = Some(1);
@@ -386,6 +387,19 @@ fn report_launcher_end(job: &ValidJob, seen: &ObservedState, report: &mut Report
         }
         None => {}
     }
+}
+
+/// No more events tell of one run's warnings.
+const MOST_WARNINGS: usize = 3;
+
+/// What the Launcher of a successful job complained of. `mpirun` of Open MPI 5 ends with 0 after it has lost a daemon, and with
+/// it the ranks of a Worker.
+fn launcher_warnings(log: &str) -> impl Iterator<Item = Notice> {
+    let said = warnings(&Output::from(log)).into_iter().take(MOST_WARNINGS);
+    said.map(|said| {
+        let message = format!("The Launcher succeeded, but its output says: {}.", said.message);
+        warning(REASON_LAUNCHER_WARNING, shortened(&message))
+    })
 }
 
 /// Upstream's reason and message for a failed Launcher: the Job's, and if it ran out of retries also those of the last

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use diagnosis::{Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, diagnose, warnings};
+use diagnosis::{
+    Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, Warning, diagnose, warnings,
+};
 use serde_json::{Value, json};
 
 use super::drafts::unreadable;
@@ -32,8 +34,8 @@ pub fn run(console: &Console, asked: &Diagnose) -> Result<u8, Failure> {
         console.note(&format!("skipped {mebibytes} MiB between the first and the last lines"));
     }
     if found.is_none() && asked.exit_code == Some(0) {
-        for warning in warnings(&printed) {
-            console.note(&format!("the run succeeded, but: {warning}"));
+        for Warning { message, line } in warnings(&printed) {
+            console.note(&format!("the run succeeded, but: {message} (line {line})"));
         }
     }
     console.data(&text)?;

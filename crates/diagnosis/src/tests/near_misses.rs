@@ -1,6 +1,6 @@
 //! Text that resembles a cause but is not one, next to text that is: an unknown cause stays unknown.
 
-use super::super::{Confidence, Ending, Output, warnings};
+use super::super::{Confidence, Ending, Output, Warning, warnings};
 use super::{of, word};
 
 /// How each launcher reports that it could not start its daemons.
@@ -115,12 +115,13 @@ fn complaints_in_a_successful_run_are_notes_and_not_failures() {
     let complaint = "WARNING: An invalid value was given for btl_tcp_if_exclude.  This\nvalue will be ignored.\n\n  Local host: w-0\n  Value:      ib0\n";
     let text = format!("rank 0 begins\n{complaint}{complaint}done\n");
     assert_eq!(of(&text, Ending::Exited(0)), None);
-    assert_eq!(warnings(&Output::from(text.as_str())), ["There is no network interface ib0 on w-0 (line 2)"]);
+    let message = "There is no network interface ib0 on w-0".to_owned();
+    assert_eq!(warnings(&Output::from(text.as_str())), [Warning { message, line: 2 }]);
     let by_rank: String = complaint.lines().map(|line| format!("[1,0]<stderr>:{line}\n")).collect();
     for silent in
         [by_rank.as_str(), "ssh: connect to host db port 22: Connection refused\nretry 2: connected\n", ""]
     {
-        assert_eq!(warnings(&Output::from(silent)), Vec::<String>::new(), "{silent}");
+        assert_eq!(warnings(&Output::from(silent)), [], "{silent}");
     }
 }
 
