@@ -126,8 +126,8 @@ async fn commit(
     }
     escalation::check(context, Some(&present), &next)?;
     let held = consent(context, &present, &next).await?;
-    // The request that removes the last finalizer returns the object as it was written
-    // (`deleteWithoutFinalizers`).
+    // The request that removes the last finalizer returns the object as it would be, which is never written: watches show it
+    // as it was stored (`deleteWithoutFinalizers`).
     let last = is_final(kind, &present, &next).then(|| next.clone());
     let next = versions::stored(kind, next);
     // Any change of who owns a Scale's replicas, even of the time only, is written
@@ -143,7 +143,8 @@ async fn commit(
         return Ok(Some(Shown::Draft(next)));
     }
     let result = if let Some(last) = last {
-        let removed = store.remove(&context.entry.resource, &record.key, record.revision, next).await;
+        let removed =
+            store.remove(&context.entry.resource, &record.key, record.revision, record.value.clone()).await;
         if removed.is_ok() {
             drop(promise);
             held.settle(context).await;

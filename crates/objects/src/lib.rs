@@ -20,6 +20,7 @@ mod kinds;
 mod lifecycle;
 mod metadata;
 mod names;
+mod notation;
 mod openapi;
 pub mod patch;
 pub mod pod_security;

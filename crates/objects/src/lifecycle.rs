@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
 use super::metadata;
+use super::notation::restore_equal_quantities;
 
 /// The label that connects pods to their Job.
 pub const JOB_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -193,7 +194,7 @@ pub fn prepare_update(kind: &Kind, subresource: Option<&str>, new: &mut Value, o
 }
 
 fn keep(new: &mut Value, old: &Value, field: &str) {
-    let Some(map) = new.as_object_mut() else { return };
+    let Some(map) = new.as_object_mut().filter(|map| map.get(field) != old.get(field)) else { return };
     match old.get(field) {
         Some(value) => map.insert(field.to_owned(), value.clone()),
         None => map.remove(field),
@@ -230,19 +231,27 @@ fn keep_all_but_status(kind: &Kind, new: &mut Value, old: &Value) {
     }
 }
 
-/// Returns whether a field that the generation counts changed: everything except metadata and a status that is a
-/// subresource.
+/// Returns whether a field that the generation counts changed. Of a built-in kind, another notation of a quantity is no change.
 fn spec_changed(kind: &Kind, new: &Value, old: &Value) -> bool {
-    let counts = |name: &str| {
-        name != "metadata"
-            && name != "apiVersion"
-            && !(name == "status" && kind.subresource("status").is_some())
-    };
-    let counted = |object: &Value| -> Map<String, Value> {
-        let fields = object.as_object().into_iter().flatten().filter(|(name, _)| counts(name));
-        fields.map(|(name, value)| (name.clone(), value.clone())).collect()
-    };
-    counted(new) != counted(old)
+    if counted(kind, new).eq(counted(kind, old)) {
+        return false;
+    }
+    if !kind.is_builtin() {
+        return true;
+    }
+    let mut new = new.clone();
+    restore_equal_quantities(&mut new, old);
+    !counted(kind, &new).eq(counted(kind, old))
+}
+
+/// Returns the fields that the generation counts: everything except metadata and a status that is a subresource.
+fn counted<'a>(kind: &Kind, object: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let has_status = kind.subresource("status").is_some();
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(move |(name, _)| {
+        let uncounted = matches!(name.as_str(), "metadata" | "apiVersion") || has_status && *name == "status";
+        !uncounted
+    })
 }
 
 #[cfg(test)]

@@ -167,6 +167,21 @@ mod tests {
     }
 
     #[test]
+    fn a_load_balancer_shows_each_address_once_or_that_it_waits_for_one() {
+        let shown = |ingress: Value| {
+            let service = json!({ "metadata": { "name": "x" }, "spec": { "type": "LoadBalancer" },
+                "status": { "loadBalancer": { "ingress": ingress } } });
+            cells("", "Service", &service)[3].clone()
+        };
+        assert_eq!(shown(json!([])), "<pending>");
+        assert_eq!(shown(json!([{}])), "<pending>");
+        assert_eq!(
+            shown(json!([{ "ip": "10.9.9.9" }, { "hostname": "h" }, { "ip": "10.9.9.9" }])),
+            "10.9.9.9,h"
+        );
+    }
+
+    #[test]
     #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn rows_match_kubectl() {
         let meta = json!({"name": "x", "creationTimestamp": "2024-01-01T23:55:00Z"});

@@ -1,5 +1,7 @@
 //! Headings and rows of built-in kinds, one small function per kind.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -195,13 +197,14 @@ fn of_core_stores(kind: &str) -> (Vec<Heading>, Row) {
 fn service(service: &Value, now: Timestamp) -> Vec<Value> {
     let spec = &service["spec"];
     let external: Vec<&str> = list(spec, "externalIPs").filter_map(Value::as_str).collect();
-    let balanced: Vec<&str> = list(&service["status"]["loadBalancer"], "ingress")
+    let balanced: BTreeSet<&str> = list(&service["status"]["loadBalancer"], "ingress")
         .map(|i| if text(i, "ip").is_empty() { text(i, "hostname") } else { text(i, "ip") })
+        .filter(|address| !address.is_empty())
         .collect();
     let external = match text(spec, "type") {
         "ExternalName" => text(spec, "externalName").to_owned(),
         "LoadBalancer" if balanced.is_empty() && external.is_empty() => "<pending>".to_owned(),
-        "LoadBalancer" => [balanced, external].concat().join(","),
+        "LoadBalancer" => balanced.into_iter().chain(external).collect::<Vec<_>>().join(","),
         "" => "<unknown>".to_owned(),
         _ if external.is_empty() => "<none>".to_owned(),
         _ => external.join(","),

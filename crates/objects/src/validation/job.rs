@@ -142,14 +142,12 @@ fn hostname(job: &Value, faults: &mut Vec<FieldFault>) {
 
 fn replacement(spec: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let path = &format!("{at}.podReplacementPolicy");
-    match spec["podReplacementPolicy"].as_str() {
-        Some("TerminatingOrFailed") if spec["podFailurePolicy"].is_object() => {
-            faults.push(FieldFault::not_supported(path, "TerminatingOrFailed", &["Failed"]));
-        }
-        Some("TerminatingOrFailed" | "Failed") | None => {}
-        Some(other) => {
-            faults.push(FieldFault::not_supported(path, other, &["Failed", "TerminatingOrFailed"]))
-        }
+    let supported: &[&str] =
+        if spec["podFailurePolicy"].is_object() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+    if let Some(given) = spec["podReplacementPolicy"].as_str()
+        && !supported.contains(&given)
+    {
+        faults.push(FieldFault::not_supported(path, given, supported));
     }
 }
 

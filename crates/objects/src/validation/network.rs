@@ -22,6 +22,11 @@ pub(super) fn address(path: &str, address: &str, before: &[&str]) -> Vec<FieldFa
     vec![FieldFault::invalid(path, address, detail)]
 }
 
+/// Whether Go's `ParseIPSloppy` parses it.
+pub(super) fn is_address(address: &str) -> bool {
+    address.parse::<IpAddr>().is_ok() || without_zeros(address).is_some()
+}
+
 /// Parses an IPv4 address whose numbers have leading zeros.
 fn without_zeros(address: &str) -> Option<Ipv4Addr> {
     let numbers = address.split('.').map(|part| part.parse::<u8>().ok().map(|number| number.to_string()));

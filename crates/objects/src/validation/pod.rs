@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{FieldFault, Reason, items, network, not_negative, one_of, placement, pod_volumes, text};
 use semantics::Quantity;
 
+use crate::notation::restore_equal_quantities;
 use crate::{names, selectors::LabelSelector};
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -497,8 +498,14 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
             return faults;
         }
     }
-    deadline(new_spec, old_spec, &mut faults);
+    if let Some(fault) = deadline(new_spec, old_spec) {
+        faults.push(fault);
+        if !new_spec["activeDeadlineSeconds"].is_null() {
+            return faults;
+        }
+    }
     let mut munged = new_spec.clone();
+    restore_equal_quantities(&mut munged, old_spec);
     for list in ["containers", "initContainers"] {
         for (index, container) in items(old_spec, list) {
             munged[list][index]["image"] = container["image"].clone();
@@ -547,8 +554,13 @@ fn status(status: &Value, old: &Value) -> Vec<FieldFault> {
     for (index, one) in all.iter().enumerate() {
         faults.extend(network::address(&format!("status.podIPs[{index}]"), one, &before));
     }
+    let malformed = all.iter().position(|one| !network::is_address(one));
+    if let Some(index) = malformed.filter(|_| all.len() > 1) {
+        let detail = format!("failed to check for dual stack with error:invalid IP[{index}]: {}", all[index]);
+        faults.push(FieldFault::new("status.podIPs", Reason::Internal, None, detail));
+    }
     let sixes = all.iter().filter(|one| one.contains(':')).count();
-    let is_pair = all.len() == 2 && sixes == 1;
+    let is_pair = all.len() == 2 && sixes == 1 && malformed.is_none();
     if all.len() > 1 && !is_pair {
         let detail = "may specify no more than one IP for each IP family";
         faults.push(FieldFault::invalid("status.podIPs", status["podIPs"].clone(), detail));
@@ -575,20 +587,18 @@ fn changed_fields(new: &Value, old: &Value) -> Vec<String> {
         .collect()
 }
 
-fn deadline(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
-    let path = "spec.activeDeadlineSeconds";
+/// A deadline may be set and shortened; one that may not be so ends the validation of an update.
+fn deadline(new: &Value, old: &Value) -> Option<FieldFault> {
+    let invalid = |value: Value, text: &str| FieldFault::invalid("spec.activeDeadlineSeconds", value, text);
     match (new["activeDeadlineSeconds"].as_i64(), old["activeDeadlineSeconds"].as_i64()) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            Some(invalid(new.into(), "must be between 0 and 2147483647, inclusive"))
+        }
         (Some(new), Some(old)) if new > old => {
-            faults.push(FieldFault::invalid(path, new, "must be less than or equal to previous value"));
+            Some(invalid(new.into(), "must be less than or equal to previous value"))
         }
-        (None, Some(_)) => {
-            faults.push(FieldFault::invalid(
-                path,
-                Value::Null,
-                "must not update from a positive integer to nil value",
-            ));
-        }
-        _ => {}
+        (None, Some(_)) => Some(invalid(Value::Null, "must not update from a positive integer to nil value")),
+        _ => None,
     }
 }
 
@@ -657,5 +667,51 @@ fn node_selector_additions(new: &Value, old: &Value, faults: &mut Vec<FieldFault
             Some(new["nodeSelector"].clone()),
             text,
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(new: &Value, old: &Value) -> Vec<String> {
+        validate_update(new, old).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_update_may_write_a_quantity_in_another_notation() {
+        let pod = |limit: &str| {
+            let resources = json!({ "limits": { "memory": limit }, "requests": { "memory": "1Gi" } });
+            json!({ "spec": { "containers": [{ "name": "main", "image": "i", "resources": resources }],
+                "volumes": [{ "name": "v", "emptyDir": { "sizeLimit": limit } }] } })
+        };
+        assert_eq!(faults(&pod("64Mi"), &pod("67108864")), Vec::<String>::new());
+        assert!(faults(&pod("65Mi"), &pod("67108864"))[0].contains("changed: spec.containers, spec.volumes"));
+    }
+
+    #[test]
+    fn a_deadline_that_may_not_be_set_ends_the_validation_of_an_update() {
+        let pod = |deadline: Value, host: &str| json!({ "spec": { "activeDeadlineSeconds": deadline, "hostname": host } });
+        let before = pod(json!(60), "a");
+        for (deadline, fault) in
+            [(-1, "must be between 0 and 2147483647"), (61, "must be less than or equal")]
+        {
+            let found = faults(&pod(json!(deadline), "b"), &before);
+            assert!(found.len() == 1 && found[0].contains(fault), "{found:?}");
+        }
+        let found = faults(&pod(Value::Null, "b"), &before);
+        assert!(found.len() == 2 && found[0].contains("from a positive integer to nil"), "{found:?}");
+    }
+
+    #[test]
+    fn an_address_that_is_none_leaves_the_families_unknown() {
+        let pod = |second: &str| json!({ "status": { "podIPs": [{ "ip": "10.1.1.1" }, { "ip": second }] } });
+        let causes = |second: &str| {
+            let found = validate_update(&pod(second), &json!({ "status": {} }));
+            found.iter().map(|fault| fault.reason.cause()).collect::<Vec<_>>()
+        };
+        assert_eq!(causes(""), ["FieldValueInvalid", "InternalError", "FieldValueInvalid"]);
+        assert_eq!(causes("10.1.1.2"), ["FieldValueInvalid"]);
+        assert_eq!(causes("fd00::1"), Vec::<&str>::new());
     }
 }
