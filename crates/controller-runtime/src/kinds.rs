@@ -291,9 +291,9 @@ fn add<T>(list: &RwLock<Vec<(CancellationToken, T)>>, entry: (CancellationToken,
 }
 
 fn with_metadata<K: Resource>(served: &Arc<Served>, change: &Change<K>, tell: &dyn Fn(&MetaChange)) {
-    let meta = |object: &Arc<K>| object.meta().clone();
-    let (old, new) = (change.old.as_ref().map(meta), change.new.as_ref().map(meta));
-    tell(&MetaChange { served, old: old.as_ref(), new: new.as_ref() });
+    let old = change.old.as_ref().map(|object| object.meta());
+    let new = change.new.as_ref().map(|object| object.meta());
+    tell(&MetaChange { served, old, new });
 }
 
 async fn discover(client: &Client) -> Result<Vec<Served>, kube::Error> {

@@ -21,9 +21,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
+use kube::Resource;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use semantics::local_nodes::ANNOTATION_NODE_MODE;
-use serde_json::json;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -528,9 +530,13 @@ impl PodRun {
         self.node.forget_logs(&self.pod());
     }
 
-    fn api(&self) -> Api<Pod> {
+    /// Sends a merge patch of the status. The answer is the whole pod, which the watch brings anyway: it is not read.
+    async fn patch_status(&self, name: &str, patch: &Value) -> kube::Result<()> {
         let namespace = self.pod().metadata.namespace.clone().unwrap_or_default();
-        Api::namespaced(self.node.client.clone(), &namespace)
+        let request = kube::core::Request::new(Pod::url_path(&(), Some(&namespace)))
+            .patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch))
+            .map_err(kube::Error::BuildRequest)?;
+        self.node.client.request(request).await.map(|IgnoredAny| ())
     }
 
     async fn write_statuses(&self) {
@@ -560,8 +566,8 @@ impl PodRun {
             let mode = json!({ANNOTATION_NODE_MODE: self.node.mode.kind.as_str()});
             let patch = json!({"metadata": {"uid": self.uid, "annotations": mode}, "status": status});
             let name = pod.metadata.name.clone().unwrap_or_default();
-            match self.api().patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                Ok(_) => {
+            match self.patch_status(&name, &patch).await {
+                Ok(()) => {
                     *written = Some(status);
                     return;
                 }

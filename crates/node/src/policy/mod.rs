@@ -29,9 +29,12 @@ const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 pub async fn enforce(node: Arc<LocalNode>, stop: CancellationToken) {
     let (policies, pods, namespaces) =
         (Cache::<NetworkPolicy>::default(), Cache::<Pod>::default(), Cache::<Namespace>::default());
-    let wake = Arc::new(Notify::new());
-    let to = wake.clone();
-    policies.on_change(&stop, move |_| to.notify_one());
+    let (wake, any) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (to, there) = (wake.clone(), any.clone());
+    policies.on_change(&stop, move |_| {
+        to.notify_one();
+        there.notify_one();
+    });
     let to = wake.clone();
     pods.on_change(&stop, move |change| {
         if matters(change) {
@@ -43,12 +46,20 @@ pub async fn enforce(node: Arc<LocalNode>, stop: CancellationToken) {
     let recorder = Recorder::start(node.client.clone(), "network-policy", stop.clone());
     let client = || node.client.clone();
     let keep = keep(&node, &policies, &pods, &namespaces, &wake, &recorder);
-    tokio::join!(
-        follow(Api::all(client()), policies.clone(), stop.clone()),
-        follow(Api::all(client()), pods.clone(), stop.clone()),
-        follow(Api::all(client()), namespaces.clone(), stop.clone()),
-        keep
-    );
+    let members = async {
+        // Most clusters have no policy, and then nobody asks about pods: to read every change of each has its price.
+        while policies.list().is_empty() {
+            tokio::select! {
+                () = any.notified() => {}
+                () = stop.cancelled() => return,
+            }
+        }
+        tokio::join!(
+            follow(Api::all(client()), pods.clone(), stop.clone()),
+            follow(Api::all(client()), namespaces.clone(), stop.clone()),
+        );
+    };
+    tokio::join!(follow(Api::all(client()), policies.clone(), stop.clone()), members, keep);
 }
 
 /// Returns whether a pod's address, labels or termination changed.

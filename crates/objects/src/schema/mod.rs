@@ -261,7 +261,9 @@ impl Schema {
         Schema::new(vec![node], NodeId(0))
     }
 
-    fn new(nodes: Vec<Node>, root: NodeId) -> Schema {
+    fn new(mut nodes: Vec<Node>, root: NodeId) -> Schema {
+        // As it grew, it doubled; a schema is kept for as long as its kind is served.
+        nodes.shrink_to_fit();
         Schema {
             has_defaults: nodes.iter().any(|node| node.default.is_some()),
             nodes,

@@ -303,12 +303,12 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
     let is_blank = |entry: &Value| entry.as_object().is_none_or(serde_json::Map::is_empty);
     let is_cleared =
         sent.is_some_and(|all| all.is_empty() || matches!(all.as_slice(), [one] if is_blank(one)));
-    let read = sent.and(managed::read(new)).filter(|entries| !entries.is_empty());
+    let read = || sent.and_then(|_| managed::read(new)).filter(|entries| !entries.is_empty());
     let stored = || live.and_then(managed::read).unwrap_or_default();
     let mut entries = match by.subresource {
         Some(_) => stored(),
         None if is_cleared => Vec::new(),
-        None => read.unwrap_or_else(stored),
+        None => read().unwrap_or_else(stored),
     };
     // The first apply creates the record of an object without one (`skipNonAppliedManager`).
     let is_untracked = live.is_some() && entries.is_empty();

@@ -235,21 +235,38 @@ pub(super) fn join(faults: &[String]) -> String {
     }
 }
 
-struct Judge {
+struct Judge<'a> {
     repeated: bool,
-    path: Path,
+    path: Vec<Step<'a>>,
     faults: Vec<String>,
 }
 
-impl Judge {
-    fn value(&mut self, type_ref: TypeRef<'_>, value: &Value) {
+/// An element of a path that becomes text only if there is a fault at it.
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+    Element(String),
+}
+
+impl Step<'_> {
+    fn text(&self) -> String {
+        match self {
+            Step::Field(name) => field(name),
+            Step::Index(index) => format!("i:{index}"),
+            Step::Element(element) => element.clone(),
+        }
+    }
+}
+
+impl<'a> Judge<'a> {
+    fn value(&mut self, type_ref: TypeRef<'_>, value: &'a Value) {
         if self.path.len() > MAX_DEPTH || value.is_null() {
             return;
         }
         match (type_ref.atom().of(Some(value)).shape(), value) {
             (Shape::Map, Value::Object(map)) => {
                 for (name, child) in map {
-                    self.path.push(field(name));
+                    self.path.push(Step::Field(name));
                     let declared = type_ref.declared(name);
                     match declared {
                         Some((below, _)) => self.value(below, child),
@@ -272,30 +289,31 @@ impl Judge {
         }
     }
 
-    fn items(&mut self, type_ref: TypeRef<'_>, items: &[Value]) {
+    fn items(&mut self, type_ref: TypeRef<'_>, items: &'a [Value]) {
         let mut seen = std::collections::BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let element = match type_ref.list() {
-                None => Ok(format!("i:{index}")),
-                Some(list) => type_ref.element(list, item),
-            };
-            match element {
-                Err(text) => return self.fault(&format!("element {index}: {text}")),
-                Ok(element) => {
-                    if !seen.insert(element.clone()) && !self.repeated {
-                        let key = super::fieldset::show(std::slice::from_ref(&element));
-                        self.fault(&format!("duplicate entries for key {key}"));
+            let step = match type_ref.list() {
+                None => Step::Index(index),
+                Some(list) => match type_ref.element(list, item) {
+                    Err(text) => return self.fault(&format!("element {index}: {text}")),
+                    Ok(element) => {
+                        if !self.repeated && !seen.insert(element.clone()) {
+                            let key = super::fieldset::show(std::slice::from_ref(&element));
+                            self.fault(&format!("duplicate entries for key {key}"));
+                        }
+                        Step::Element(element)
                     }
-                    self.path.push(element);
-                    self.value(type_ref.item(), item);
-                    self.path.pop();
-                }
-            }
+                },
+            };
+            self.path.push(step);
+            self.value(type_ref.item(), item);
+            self.path.pop();
         }
     }
 
     fn fault(&mut self, text: &str) {
-        let at = super::fieldset::show(&self.path);
+        let path: Path = self.path.iter().map(Step::text).collect();
+        let at = super::fieldset::show(&path);
         self.faults.push(if at.is_empty() { text.to_owned() } else { format!("{at}: {text}") });
     }
 }
