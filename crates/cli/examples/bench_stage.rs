@@ -108,8 +108,10 @@ async fn chatty_job(client: &Client, pods: usize) -> Fallible<()> {
         let pod = json!({"metadata": {"name": name, "labels": {api::LABEL_JOB_NAME: "chatty", api::LABEL_JOB_ROLE: role}},
             "spec": {"nodeName": "node", "restartPolicy": "Never", "containers": [{"name": "mpi", "image": "i"}]}});
         api.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        // stern reads no container without an ID.
+        let state = json!({"terminated": {"exitCode": 0, "containerID": "odh://ended"}});
         let status = json!({"status": {"phase": "Succeeded", "containerStatuses": [{"name": "mpi", "image": "i", "imageID": "",
-            "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]}});
+            "containerID": "odh://ended", "ready": false, "restartCount": 0, "state": state}]}});
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
     }
     Ok(())
