@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use operator::Vitals;
+use crate::vitals::Vitals;
 
-/// While there is work, freed memory is returned this often.
+/// Work is looked for this often.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Lets all threads share one arena. Has to be called before there is a second thread.
@@ -22,7 +22,7 @@ pub fn share_one_arena() {
     }
 }
 
-/// Returns freed memory to the system while passes over jobs end, and once more after the last.
+/// Returns freed memory to the system while passes over jobs end, and once more after the last. It keeps the peak of a burst low.
 pub async fn return_freed(vitals: Vitals) {
     let mut pause = tokio::time::interval(PAUSE);
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -32,6 +32,23 @@ pub async fn return_freed(vitals: Vitals) {
         let ended = vitals.metrics.passes_ended();
         if ended != before {
             trim();
+        }
+        before = ended;
+    }
+}
+
+/// Returns freed memory to the system once passes over jobs have ended and no more do. It takes no time from a burst, and is for
+/// programs that do more than these passes.
+pub async fn return_freed_when_quiet(vitals: Vitals) {
+    let mut pause = tokio::time::interval(PAUSE);
+    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut before, mut returned) = (0, 0);
+    loop {
+        pause.tick().await;
+        let ended = vitals.metrics.passes_ended();
+        if ended == before && ended != returned {
+            trim();
+            returned = ended;
         }
         before = ended;
     }

@@ -6,6 +6,7 @@
 //! listed or watched. The operator decides nothing itself: `plan` decides what to do, and returns what is written.
 //! It installs nothing in a cluster; [`install_crd`] is for the embedded one.
 
+pub mod allocator;
 mod apply;
 mod capacity;
 pub mod certificates;

@@ -235,6 +235,7 @@ async fn start_operator(
     let administrator = cluster.client();
     let operator = cluster.client_of(super::roles::operator());
     let vitals = operator::Vitals::default();
+    tokio::spawn(operator::allocator::return_freed_when_quiet(vitals.clone()));
     let callers = cluster.server().webhook_authority();
     let (reporter, reporting) = operator::webhook::Reporter::new(audit.clone(), shutdown.clone());
     services.spawn(reporting);

@@ -1,6 +1,5 @@
 //! The operator as a program for a real cluster: parses flags and sets up logs; the library does everything else.
 
-mod allocator;
 mod flags;
 mod listeners;
 mod logs;
@@ -11,9 +10,9 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use operator::Vitals;
 use operator::fence::fenced_client;
 use operator::lease::Lease;
+use operator::{Vitals, allocator};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
