@@ -114,7 +114,11 @@ pub trait CrashStory: Copy + std::fmt::Debug {
 pub async fn survives(story: impl CrashStory) {
     let gate = Gate::new(None);
     let stage = story.stage().await;
-    let expected = play(&stage.in_namespace("whole").await, story, gate.clone(), false).await;
+    let whole = stage.in_namespace("whole").await;
+    let mut expected = play(&whole, story, gate.clone(), false).await;
+    if story.settles(&whole).await {
+        expected = story.snapshot(&whole).await;
+    }
     let writes = gate.requests().iter().filter(|request| !request.starts_with("GET")).count();
     assert!(writes >= story.least_writes(), "{writes} writes are too few to prove anything");
     let cuts = (1..=writes).flat_map(|at| [false, true].map(|committed| Cut { at, committed }));
@@ -193,7 +197,8 @@ impl CrashStory for Story {
 
     async fn settles(self, stage: &Stage) -> bool {
         if self == Story::Delete {
-            // A pod that was being created when its Job was deleted is collected a moment later.
+            // What was being created when its job was deleted is collected a moment later.
+            stage.until_none::<Job>().await;
             stage.until_none::<Pod>().await;
         }
         self == Story::Delete

@@ -64,6 +64,11 @@ fn a_finished_job_stays_readable_and_a_running_one_is_reported_lost() {
             let logs = home.odh(&["training", "logs", "mpijob", &long]);
             (logs.stdout.matches("started on").count() == 2).then_some(())
         });
+        // The job's status follows what its ranks print.
+        within(Duration::from_secs(30), "the job runs", || {
+            let shown = home.odh(&["training", "get", "mpijob", &long, "-o", "json"]).json();
+            (shown["status"]["phase"] == "Running").then_some(())
+        });
         if killed {
             kill_the_cluster(&home);
         } else {
