@@ -125,5 +125,6 @@ pub fn fill_in(kind: &Kind, value: &mut Value) {
 fn strange(value: &Value, kind: &Kind, why: &str) -> BodyError {
     let given = value["kind"].as_str().unwrap_or(&kind.kind);
     let version = value["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
-    BodyError::of(given, version.unwrap_or(&kind.version), &kind.kind, why)
+    let own = if kind.is_builtin() { kind.version.as_str() } else { "" };
+    BodyError::of(given, version.unwrap_or(own), &kind.kind, why)
 }

@@ -158,7 +158,9 @@ fn check_registered(kind: &objects::Kind, object: &serde_json::Map<String, Value
             "" | "events" => "core",
             first => first,
         };
-        let why = format!("converting ({version}.{given}) to ({package}.{name}): unknown conversion");
+        // Of whatever version it says to be, a `Status` is `v1.Status`.
+        let decoded = if given == "Status" { "v1" } else { version };
+        let why = format!("converting ({decoded}.{given}) to ({package}.{name}): unknown conversion");
         BodyError::of(given, version, name, why)
     };
     if given == "Status" {

@@ -120,7 +120,7 @@ pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value)
     faults.extend(metadata::validate_update(new, old));
     faults.extend(of_schema(kind, new, Some(old)));
     // An accepted object may keep its content while only its metadata or status changes, or while it is deleted.
-    let is_other = new["metadata"]["uid"] != old["metadata"]["uid"];
+    let is_other = subresource != "status" && new["metadata"]["uid"] != old["metadata"]["uid"];
     if kind.kind == "Event" || is_other || content(new) != content(old) {
         faults.extend(of_kind(kind, new, Some(old)));
     }

@@ -487,6 +487,9 @@ fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
 /// Returns the forbidden changes of a pod's update: almost everything except for images, deadline and tolerations.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = status(&new["status"], &old["status"]);
+    for list in ["containers", "initContainers"] {
+        restarted(list, new, old, &mut faults);
+    }
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     if new_spec == old_spec {
         return faults;
@@ -566,6 +569,30 @@ fn status(status: &Value, old: &Value) -> Vec<FieldFault> {
         faults.push(FieldFault::invalid("status.podIPs", status["podIPs"].clone(), detail));
     }
     faults
+}
+
+/// A container that has ended, and that its pod does not start again, stays ended (`ValidateContainerStateTransition`).
+fn restarted(list: &str, new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
+    let policy = text(&old["spec"], "restartPolicy");
+    if policy == "Always" {
+        return;
+    }
+    let field = if list == "containers" { "containerStatuses" } else { "initContainerStatuses" };
+    for (index, before) in items(&old["status"], field) {
+        let ended = &before["state"]["terminated"];
+        let name = text(before, "name");
+        let has_own_policy = items(&old["spec"], list)
+            .any(|(_, one)| text(one, "name") == name && !one["restartPolicy"].is_null());
+        if ended.is_null() || has_own_policy || (policy == "OnFailure" && ended["exitCode"] != 0) {
+            continue;
+        }
+        if items(&new["status"], field)
+            .any(|(_, now)| text(now, "name") == name && now["state"]["terminated"].is_null())
+        {
+            let at = format!("status.{field}[{index}].state");
+            faults.push(FieldFault::forbidden(at, "may not be transitioned to non-terminated state"));
+        }
+    }
 }
 
 fn restore(munged: &mut Value, old: &Value, field: &str) {
@@ -701,6 +728,22 @@ mod tests {
         }
         let found = faults(&pod(Value::Null, "b"), &before);
         assert!(found.len() == 2 && found[0].contains("from a positive integer to nil"), "{found:?}");
+    }
+
+    #[test]
+    fn a_container_that_has_ended_stays_ended_unless_its_pod_starts_it_again() {
+        let pod = |policy: &str, state: Value| {
+            json!({ "spec": { "restartPolicy": policy, "containers": [{ "name": "main" }] },
+                "status": { "containerStatuses": [{ "name": "main", "state": state }] } })
+        };
+        let ended = |code: i64| json!({ "terminated": { "exitCode": code } });
+        for (policy, code, is_allowed) in
+            [("Never", 3, false), ("OnFailure", 0, false), ("OnFailure", 3, true), ("Always", 0, true)]
+        {
+            let found = faults(&pod(policy, json!({ "running": {} })), &pod(policy, ended(code)));
+            assert_eq!(found.is_empty(), is_allowed, "{policy} {code}: {found:?}");
+            assert_eq!(faults(&pod(policy, ended(1)), &pod(policy, ended(code))), Vec::<String>::new());
+        }
     }
 
     #[test]
