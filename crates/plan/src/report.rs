@@ -389,7 +389,7 @@ fn report_launcher_end(job: &ValidJob, seen: &ObservedState, report: &mut Report
     }
 }
 
-/// No more events tell of one run's warnings.
+/// The maximum number of warning events for one run.
 const MOST_WARNINGS: usize = 3;
 
 /// What the Launcher of a successful job complained of. `mpirun` of Open MPI 5 ends with 0 after it has lost a daemon, and with
