@@ -24,29 +24,24 @@ pub fn share_one_arena() {
 
 /// Returns freed memory to the system while passes over jobs end, and once more after the last. It keeps the peak of a burst low.
 pub async fn return_freed(vitals: Vitals) {
-    let mut pause = tokio::time::interval(PAUSE);
-    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut before = 0;
-    loop {
-        pause.tick().await;
-        let ended = vitals.metrics.passes_ended();
-        if ended != before {
-            trim();
-        }
-        before = ended;
-    }
+    trim_when(vitals, |ended, before, _| ended != before).await;
 }
 
 /// Returns freed memory to the system once passes over jobs have ended and no more do. It takes no time from a burst, and is for
 /// programs that do more than these passes.
 pub async fn return_freed_when_quiet(vitals: Vitals) {
+    trim_when(vitals, |ended, before, returned| ended == before && ended != returned).await;
+}
+
+/// Trims when it is due by the number of passes that have ended, had ended at the last look, and at the last trim.
+async fn trim_when(vitals: Vitals, is_due: impl Fn(u64, u64, u64) -> bool) {
     let mut pause = tokio::time::interval(PAUSE);
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut before, mut returned) = (0, 0);
     loop {
         pause.tick().await;
         let ended = vitals.metrics.passes_ended();
-        if ended == before && ended != returned {
+        if is_due(ended, before, returned) {
             trim();
             returned = ended;
         }
