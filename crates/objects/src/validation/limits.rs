@@ -4,45 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{FieldFault, items, text};
+use super::{FieldFault, items, resources, text};
 use semantics::Quantity;
 
 use crate::names;
 
-/// Resources without a group that a quota can count.
-const QUOTA_RESOURCES: [&str; 19] = [
-    "configmaps",
-    "cpu",
-    "ephemeral-storage",
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "memory",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-    "requests.storage",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
-/// Resources that are counted in whole objects.
-const WHOLE_RESOURCES: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
 const SCOPES: [&str; 7] = [
     "BestEffort",
     "CrossNamespacePodAffinity",
@@ -54,32 +20,6 @@ const SCOPES: [&str; 7] = [
 ];
 /// Resources that a quota with the scope BestEffort can count.
 const BEST_EFFORT: [&str; 1] = ["pods"];
-
-/// `validateResourceName`.
-fn resource_name(name: &str, at: &str) -> Vec<FieldFault> {
-    let faults = names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(at, name, f));
-    let mut faults = faults.collect::<Vec<_>>();
-    let is_standard = QUOTA_RESOURCES.contains(&name) || name == "storage";
-    if faults.is_empty() && !name.contains('/') && !is_standard {
-        faults.push(FieldFault::invalid(at, name, "must be a standard resource type or fully qualified"));
-    }
-    faults
-}
-
-/// `validateContainerResourceName`.
-fn container_resource_name(name: &str, at: &str) -> Vec<FieldFault> {
-    let mut faults = resource_name(name, at);
-    if !name.contains('/') {
-        let is_standard =
-            matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-        if !is_standard {
-            faults.push(FieldFault::invalid(at, name, "must be a standard resource for containers"));
-        }
-    } else if !name.contains("kubernetes.io/") && name.starts_with("requests.") {
-        faults.push(FieldFault::invalid(at, name, "doesn't follow extended resource name standard"));
-    }
-    faults
-}
 
 pub(super) fn limit_range(range: &Value) -> Vec<FieldFault> {
     let (mut faults, mut types) = (Vec::new(), BTreeSet::new());
@@ -119,8 +59,8 @@ fn limit_names(limit: &Value, kind: &str, at: &str, faults: &mut Vec<FieldFault>
         for name in limit[field].as_object().into_iter().flatten().map(|(name, _)| name) {
             let at = format!("{at}.{field}[{name}]");
             faults.extend(match kind {
-                "Pod" | "Container" => container_resource_name(name, &at),
-                _ => resource_name(name, &at),
+                "Pod" | "Container" => resources::container_name(name, &at),
+                _ => resources::name(name, &at),
             });
         }
     }
@@ -164,9 +104,7 @@ fn limit_amounts(limit: &Value, kind: &str, at: &str, faults: &mut Vec<FieldFaul
         above(min, default, "default", "min", ["min value", "default value"]);
         above(default, max, "default", "max", ["default value", "max value"]);
         ratio(limit, name, (min, max), at, faults);
-        let is_overcommitted =
-            !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"));
-        if let (false, Some(default), Some(request)) = (is_overcommitted, default, request)
+        if let (false, Some(default), Some(request)) = (resources::allows_overcommit(name), default, request)
             && default != request
         {
             let text =
@@ -213,21 +151,12 @@ pub(super) fn quota(quota: &Value) -> Vec<FieldFault> {
 pub(super) fn amounts(amounts: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     for (name, amount) in amounts.as_object().into_iter().flatten() {
         let at = format!("{path}[{name}]");
-        faults.extend(resource_name(name, &at));
-        if !name.contains('/')
-            && !QUOTA_RESOURCES.contains(&name.as_str())
-            && !name.starts_with("requests.hugepages-")
-        {
+        faults.extend(resources::name(name, &at));
+        if !resources::is_quota_name(name) {
             faults.push(FieldFault::invalid(&at, name.as_str(), "must be a standard resource for quota"));
         }
-        let Ok(quantity) = Quantity::of(amount) else { continue };
-        if quantity.is_negative() {
-            faults.push(FieldFault::invalid(&at, amount.clone(), "must be greater than or equal to 0"));
-        }
-        let is_extended =
-            name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.");
-        if (WHOLE_RESOURCES.contains(&name.as_str()) || is_extended) && quantity.millis() % 1000 != 0 {
-            faults.push(FieldFault::invalid(&at, amount.clone(), "must be an integer"));
+        if let Ok(quantity) = Quantity::of(amount) {
+            resources::amount(name, amount, &quantity, &at, faults);
         }
     }
 }
@@ -243,7 +172,7 @@ fn scopes(spec: &Value, faults: &mut Vec<FieldFault>) {
             refuse("unsupported scope");
         }
         for name in spec["hard"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()) {
-            if QUOTA_RESOURCES.contains(&name) && !fits(scope, name) {
+            if resources::QUOTA_RESOURCES.contains(&name) && !fits(scope, name) {
                 refuse("unsupported scope applied to resource");
             }
         }

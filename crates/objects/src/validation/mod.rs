@@ -18,6 +18,7 @@ mod placement;
 mod pod;
 mod pod_volumes;
 mod policy;
+mod resources;
 mod scale;
 mod service;
 mod traffic;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{FieldFault, Reason, items, network, not_negative, one_of, placement, pod_volumes, text};
-use semantics::Quantity;
+use super::{
+    FieldFault, Reason, items, network, not_negative, one_of, placement, pod_volumes, resources, text,
+};
 
 use crate::notation::restore_equal_quantities;
 use crate::{names, selectors::LabelSelector};
@@ -128,7 +129,7 @@ fn container(container: &Value, at: &str, volumes: &BTreeSet<&str>, faults: &mut
     one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], at, faults);
     environment(container, at, faults);
     mounts(container, at, volumes, faults);
-    resources(&container["resources"], &format!("{at}.resources"), faults);
+    resources::of_container(&container["resources"], &format!("{at}.resources"), faults);
     security(&container["securityContext"], &format!("{at}.securityContext"), faults);
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         self::probe(&container[probe], &format!("{at}.{probe}"), probe, faults);
@@ -243,65 +244,6 @@ fn mounts(container: &Value, at: &str, volumes: &BTreeSet<&str>, faults: &mut Ve
             pod_volumes::descending_path(text(mount, field), &format!("{list}.{field}"), faults);
         }
     }
-}
-
-fn resources(resources: &Value, at: &str, faults: &mut Vec<FieldFault>) {
-    for which in ["limits", "requests"] {
-        for (name, amount) in resources[which].as_object().into_iter().flatten() {
-            let at = format!("{at}.{which}[{name}]");
-            resource_name(name, &at, faults);
-            match Quantity::of(amount) {
-                Err(error) => faults.push(FieldFault::invalid(&at, amount.clone(), error.to_string())),
-                Ok(q) if q.is_negative() => {
-                    faults.push(FieldFault::invalid(
-                        &at,
-                        amount.clone(),
-                        "must be greater than or equal to 0",
-                    ));
-                }
-                Ok(q) if is_extended(name) && !q.is_whole() => {
-                    faults.push(FieldFault::invalid(&at, amount.clone(), "must be an integer"));
-                }
-                Ok(_) => {}
-            }
-        }
-    }
-    for (name, request) in resources["requests"].as_object().into_iter().flatten() {
-        let at = format!("{at}.requests");
-        let limit = &resources["limits"][name];
-        let (Ok(request_amount), Ok(limit_amount)) = (Quantity::of(request), Quantity::of(limit)) else {
-            continue;
-        };
-        if is_extended(name) && request_amount != limit_amount {
-            faults.push(FieldFault::invalid(
-                at,
-                request.clone(),
-                format!("must be equal to {name} limit of {limit_amount}"),
-            ));
-        } else if request_amount > limit_amount {
-            let text = format!("must be less than or equal to {name} limit of {limit_amount}");
-            faults.push(FieldFault::invalid(at, request.clone(), text));
-        }
-    }
-    for (name, request) in resources["requests"].as_object().into_iter().flatten() {
-        if is_extended(name) && resources["limits"].get(name).is_none() {
-            let text = "Limit must be set for non overcommitable resources";
-            faults.push(FieldFault::required(format!("{at}.limits"), text));
-            let _ = request;
-        }
-    }
-}
-
-fn resource_name(name: &str, at: &str, faults: &mut Vec<FieldFault>) {
-    faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(at, name, f)));
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !standard {
-        faults.push(FieldFault::invalid(at, name, "must be a standard resource type or fully qualified"));
-    }
-}
-
-fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.starts_with("kubernetes.io/")
 }
 
 fn ports(
