@@ -165,10 +165,15 @@ fn check_registered(kind: &objects::Kind, object: &serde_json::Map<String, Value
     };
     if given == "Status" {
         // `Status` exists in every version. It is decoded as one before its conversion to this kind fails.
-        let found = object.get("status").filter(|status| !status.is_string() && !status.is_null());
-        if let Some(found) = found.map(objects::json_kind) {
-            let why =
-                format!("json: cannot unmarshal {found} into Go struct field Status.status of type string");
+        let texts = [("message", "string"), ("reason", "v1.StatusReason"), ("status", "string")];
+        let wrong = texts.iter().find_map(|(field, go_type)| {
+            let found = object.get(*field).filter(|value| !value.is_string() && !value.is_null())?;
+            Some((field, objects::json_kind(found), go_type))
+        });
+        if let Some((field, found, go_type)) = wrong {
+            let why = format!(
+                "json: cannot unmarshal {found} into Go struct field Status.{field} of type {go_type}"
+            );
             return Err(BodyError::of(given, version, name, why));
         }
         return Err(unconverted());

@@ -121,7 +121,7 @@ async fn commit(
     if !faults.is_empty() {
         return Err(status::invalid_as_claimed(kind, &next, context.action.name, &faults));
     }
-    if is_judged {
+    if is_judged && context.action.subresource != "status" {
         objects::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| context.warn(warning));
     }
     escalation::check(context, Some(&present), &next)?;

@@ -586,6 +586,24 @@ async fn malformed_requests_are_rejected_with_the_right_code() {
 }
 
 #[tokio::test]
+async fn changes_of_the_status_get_no_warnings_about_the_rest() {
+    let served = serve().await;
+    let client = served.cluster.client();
+    let named = json!({"metadata": {"name": "s"}, "spec": {"externalName": "a.example.com", "ports": [{"port": 80}]}});
+    let post =
+        Request::post("/api/v1/namespaces/default/services").header("content-type", "application/json");
+    let created =
+        client.send(post.body(named.to_string().into_bytes()).unwrap().map(Into::into)).await.unwrap();
+    assert!(created.status().is_success() && created.headers().contains_key("warning"), "{created:?}");
+    let status = json!({"status": {"loadBalancer": {}}, "metadata": {"labels": {"a": "b"}}});
+    let patch = Request::patch("/api/v1/namespaces/default/services/s/status")
+        .header("content-type", "application/merge-patch+json");
+    let patched =
+        client.send(patch.body(status.to_string().into_bytes()).unwrap().map(Into::into)).await.unwrap();
+    assert!(patched.status().is_success() && !patched.headers().contains_key("warning"), "{patched:?}");
+}
+
+#[tokio::test]
 async fn unknown_and_duplicate_fields_are_dropped_reported_or_rejected() {
     let served = serve().await;
     let client = served.cluster.client();

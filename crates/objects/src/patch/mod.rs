@@ -67,6 +67,9 @@ impl PatchError {
 
 /// Applies a JSON merge patch (RFC 7396): maps are merged, `null` deletes, everything else replaces.
 ///
+/// As in Kubernetes, and unlike in the RFC, the maps in a list that replaces something lose their `null`s, too, unless
+/// it replaces a map (`evanphx/json-patch` v4, `merge.go`).
+///
 /// # Errors
 /// When the patch is not an object, because then the result would not be one either.
 pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -74,6 +77,58 @@ pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
         return Err(PatchError::Malformed("a merge patch must be a JSON object".to_owned()));
     }
     let mut patched = object.clone();
-    json_patch::merge(&mut patched, patch);
+    merge_into(&mut patched, patch);
     Ok(patched)
+}
+
+fn merge_into(place: &mut Value, patch: &Value) {
+    let Value::Object(patches) = patch else {
+        *place = if place.is_object() { patch.clone() } else { without_nulls(patch) };
+        return;
+    };
+    let Value::Object(fields) = place else {
+        *place = without_nulls(patch);
+        return;
+    };
+    for (name, patch) in patches {
+        if patch.is_null() {
+            fields.remove(name);
+        } else {
+            merge_into(fields.entry(name).or_insert(Value::Null), patch);
+        }
+    }
+}
+
+/// Removes the `null`s of all maps. Those in lists stay.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(name, value)| (name.clone(), without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nulls_in_what_replaces_something_are_dropped() {
+        for (object, patch, merged) in [
+            (json!({"a": {"b": 1, "c": 2}}), json!({"a": {"b": null}}), json!({"a": {"c": 2}})),
+            (json!({}), json!({"a": {"b": null, "c": [{"d": null}, null]}}), json!({"a": {"c": [{}, null]}})),
+            (json!({"a": [1]}), json!({"a": [{"b": null, "c": 1}]}), json!({"a": [{"c": 1}]})),
+            (json!({"a": 1}), json!({"a": {"b": null}}), json!({"a": {}})),
+            // Only a list in place of a map keeps them.
+            (json!({"a": {"b": 1}}), json!({"a": [{"b": null}]}), json!({"a": [{"b": null}]})),
+        ] {
+            assert_eq!(merge(&object, &patch).unwrap(), merged, "{object} with {patch}");
+        }
+        assert!(merge(&json!({}), &json!([])).is_err());
+    }
 }

@@ -165,7 +165,10 @@ impl<'a> Walk<'a> {
         let mut emptied = Vec::new();
         for (name, child) in map.iter_mut() {
             if child.is_null() && is_struct {
-                emptied.push(name.clone());
+                // An unknown field stays until it is pruned, which reports it.
+                if schema.field(id, name).is_some() {
+                    emptied.push(name.clone());
+                }
                 continue;
             }
             let Some(field) = schema.field(id, name) else { continue };
@@ -419,6 +422,13 @@ mod tests {
                 "volumes": [{"name": "v", "emptyDir": {}}]},
                 "status": {"startTime": "2024-01-01T00:00:00Z"}})
         );
+    }
+
+    #[test]
+    fn only_known_fields_vanish_with_a_null() {
+        let mut map = json!({"metadata": {"name": null, "bogus": null}});
+        builtin_kind("", "ConfigMap").unwrap().schema().normalize(&mut map).unwrap();
+        assert_eq!(map, json!({"metadata": {"bogus": null}}));
     }
 
     #[test]

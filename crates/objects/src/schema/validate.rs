@@ -132,9 +132,9 @@ impl Schema {
         }
     }
 
-    /// Checks for duplicate items of sets and maps.
+    /// Checks for duplicate items of sets and maps, except in `metadata`, which has its own rules.
     fn lists(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
-        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
+        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS || (depth == 1 && path == "metadata") {
             return;
         }
         let node = self.node(id);
@@ -630,6 +630,13 @@ mod tests {
         let schema = Schema::of_crd(&json!({"type": "object", "properties": {"spec": schema}})).unwrap();
         let old = old.map(|o| json!({"spec": o}));
         schema.validate(&json!({"spec": object}), old.as_ref()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn sets_in_the_metadata_are_not_checked() {
+        let schema = Schema::of_crd(&json!({"type": "object"})).unwrap();
+        let object = json!({"metadata": {"finalizers": ["a/b", "a/b"]}});
+        assert!(schema.validate(&object, None).is_empty());
     }
 
     #[test]

@@ -182,6 +182,13 @@ mod tests {
     }
 
     #[test]
+    fn a_port_of_a_slice_shows_its_number_or_its_name_or_an_asterisk() {
+        let slice = json!({ "metadata": { "name": "x" }, "addressType": "IPv4",
+            "ports": [{ "name": "a", "port": 80 }, { "name": "b" }, {}] });
+        assert_eq!(cells("discovery.k8s.io", "EndpointSlice", &slice)[2], "80,b,*");
+    }
+
+    #[test]
     #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn rows_match_kubectl() {
         let meta = json!({"name": "x", "creationTimestamp": "2024-01-01T23:55:00Z"});

@@ -342,8 +342,12 @@ fn endpoints(endpoints: &Value) -> Value {
 }
 
 fn endpoint_slice(slice: &Value, now: Timestamp) -> Vec<Value> {
-    let ports: Vec<String> =
-        list(slice, "ports").map(|p| p["port"].as_i64().map_or("*".to_owned(), |n| n.to_string())).collect();
+    // A port without a number has perhaps a name (`formatDiscoveryPorts`).
+    let shown = |port: &Value| match port["port"].as_i64() {
+        Some(number) => number.to_string(),
+        None => port["name"].as_str().unwrap_or("*").to_owned(),
+    };
+    let ports: Vec<String> = list(slice, "ports").map(shown).collect();
     let ports = if ports.is_empty() { json!("<unset>") } else { abridged(&ports) };
     let addresses: Vec<String> = list(slice, "endpoints")
         .flat_map(|e| list(e, "addresses"))

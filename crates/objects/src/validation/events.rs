@@ -159,4 +159,15 @@ mod tests {
         let changed = update(&json!({"action": "A"}), &json!({"action": "B"}));
         assert_eq!(changed[0].to_string(), "action: Invalid value: \"A\": field is immutable");
     }
+
+    #[test]
+    fn only_the_newer_api_asks_for_qualified_finalizers() {
+        let faults = |group: &str| {
+            let event = json!({"metadata": {"namespace": "default", "finalizers": ["plain"]}});
+            let kind = crate::builtin_kind(group, "Event").unwrap();
+            let faults = super::super::validate_update(kind, "", &event, &event);
+            faults.into_iter().filter(|fault| fault.path == "metadata.finalizers[0]").count()
+        };
+        assert_eq!((faults(""), faults("events.k8s.io")), (0, 1));
+    }
 }

@@ -234,7 +234,11 @@ fn of_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
         ("", "Namespace") => nodes::namespace_update(new, old),
         ("policy", "PodDisruptionBudget") => policy::disruption_budget_update(new, old),
         ("discovery.k8s.io", "EndpointSlice") => traffic::slice_update(new, old),
-        ("events.k8s.io", "Event") => events::update(&of_core(new), &of_core(old)),
+        ("events.k8s.io", "Event") => {
+            let mut faults = events::update(&of_core(new), &of_core(old));
+            metadata::qualified_finalizers(&new["metadata"]["finalizers"], &mut faults);
+            faults
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_crd_update(new, old),
         _ => Vec::new(),
     }

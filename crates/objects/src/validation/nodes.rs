@@ -58,15 +58,23 @@ fn taints(node: &Value, faults: &mut Vec<FieldFault>) {
             faults.push(FieldFault::not_supported(format!("{at}.effect"), effect, &effects));
         }
         if !seen.insert((key, effect)) {
-            let text = "taints must be unique by key and effect pair";
-            faults.push(FieldFault::new(at, super::Reason::Duplicate, Some(shown(taint)), text));
+            let time = &taint["timeAdded"];
+            let shown = printed(&[
+                ("Key", &key.into()),
+                ("Value", &value.into()),
+                ("Effect", &effect.into()),
+                ("TimeAdded", time),
+            ]);
+            let text = format!("{shown}: taints must be unique by key and effect pair");
+            faults.push(FieldFault::new(at, super::Reason::Duplicate, None, text));
         }
     }
 }
 
-/// Returns a taint in the form in which Kubernetes prints it.
-fn shown(taint: &Value) -> Value {
-    serde_json::json!({"Key": text(taint, "key"), "Value": text(taint, "value"), "Effect": text(taint, "effect"), "TimeAdded": taint["timeAdded"]})
+/// Returns the text of a struct as Kubernetes prints it: with the fields in the order of their declaration.
+fn printed(fields: &[(&str, &Value)]) -> String {
+    let fields = fields.iter().map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
 /// `ValidateNodeUpdate`, without the rules that apply to new nodes, too.
@@ -76,8 +84,9 @@ pub(super) fn node_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut seen = BTreeSet::new();
     for (index, address) in items(&new["status"], "addresses") {
         if !seen.insert((text(address, "type"), text(address, "address"))) {
-            let shown = serde_json::json!({"Type": address["type"], "Address": address["address"]});
-            faults.push(FieldFault::duplicate(format!("status.addresses[{index}]"), shown));
+            let shown = printed(&[("Type", &address["type"]), ("Address", &address["address"])]);
+            let at = format!("status.addresses[{index}]");
+            faults.push(FieldFault::new(at, super::Reason::Duplicate, None, shown));
         }
     }
     let ranges = |node: &Value| node["spec"]["podCIDRs"].as_array().cloned().unwrap_or_default();

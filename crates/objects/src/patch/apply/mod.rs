@@ -318,6 +318,11 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
         *new = without_managers(new);
         return;
     }
+    if by.subresource == Some(SCALE) && !entries.iter().any(|entry| owns_replicas(kind, entry)) {
+        // A Scale has the entries of the owners of its only field. Without one, it counts as an object without a record.
+        managed::write(new, entries);
+        return;
+    }
     let mut difference = match live {
         Some(live) => typed::compare(root, live, new),
         None => typed::compare(root, &skeleton(kind, new), new),
@@ -345,15 +350,26 @@ fn replicas(kind: &Kind, object: &Value) -> Option<i64> {
     replicas_path(kind).fold(object, |value, part| &value[part]).as_i64()
 }
 
+/// Returns the set with only the desired number of replicas.
+fn replicas_set(kind: &Kind) -> FieldSet {
+    let mut number = FieldSet::default();
+    number.insert(&replicas_path(kind).map(fieldset::field).collect::<Vec<_>>());
+    number
+}
+
+/// Returns whether the entry owns an object's desired number of replicas.
+fn owns_replicas(kind: &Kind, entry: &Entry) -> bool {
+    !entry.set.intersection(&replicas_set(kind)).is_empty()
+}
+
 /// Splits the updater that owns the number of replicas into an entry for that field, without a time, and one for its
 /// other fields. A Scale has another version, so its writer counts as another manager
 /// (`managedfields.ScaleHandler.ToParent`).
 fn part(kind: &Kind, entries: &mut Vec<Entry>) {
-    let mut number = FieldSet::default();
-    number.insert(&replicas_path(kind).map(fieldset::field).collect::<Vec<_>>());
+    let number = replicas_set(kind);
     let mut parted = Vec::new();
     let owners = entries.iter_mut().filter(|entry| entry.operation == Operation::Update);
-    for entry in owners.filter(|entry| !entry.set.intersection(&number).is_empty()) {
+    for entry in owners.filter(|entry| owns_replicas(kind, entry)) {
         entry.set.subtract(&number);
         parted.push(Entry { time: String::new(), set: number.clone(), ..entry.clone() });
     }

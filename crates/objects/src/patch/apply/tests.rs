@@ -72,13 +72,13 @@ fn conflicts_are_in_the_order_of_their_managers_identifiers() {
     update_managed_fields(kind, None, &mut one, by("z"));
     let mut two = config_map(json!({"a": "1", "b": "1"}));
     two["metadata"] = one["metadata"].clone();
-    let through_scale = Writer { subresource: Some("scale"), ..by("z") };
-    update_managed_fields(kind, Some(&one), &mut two, through_scale);
+    let through_log = Writer { subresource: Some("log"), ..by("z") };
+    update_managed_fields(kind, Some(&one), &mut two, through_log);
     let wanted = config_map(json!({"a": "2", "b": "2"}));
     let error = apply(kind, Some(&two), &wanted, by("y"), false).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "Apply failed with 2 conflicts: conflicts with \"z\" with subresource \"scale\" using v1:\n- .data.b\n\
+        "Apply failed with 2 conflicts: conflicts with \"z\" with subresource \"log\" using v1:\n- .data.b\n\
          conflicts with \"z\" using v1:\n- .data.a"
     );
 }
@@ -107,6 +107,18 @@ fn scaling_splits_the_replicas_from_the_entry_of_their_owner() {
     next["spec"]["size"] = json!(3);
     update_managed_fields(&kind, Some(&scaled), &mut next, by("x"));
     assert_eq!(owners(&next), json!([["x", "Update", rest]]));
+}
+
+#[test]
+fn scaling_is_not_recorded_when_nobody_owns_the_replicas() {
+    let kind = Kind::new("example.com", "v1", "Widget", "widgets", true);
+    let applied = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+        "spec": {"size": 2}});
+    let live = apply(&kind, None, &applied, by("x"), false).unwrap();
+    let mut scaled = live.clone();
+    scaled["spec"]["replicas"] = json!(3);
+    update_managed_fields(&kind, Some(&live), &mut scaled, Writer { subresource: Some(SCALE), ..by("y") });
+    assert_eq!(scaled["metadata"], live["metadata"]);
 }
 
 #[test]
