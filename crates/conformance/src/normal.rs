@@ -85,9 +85,12 @@ pub fn normalise(program: &Program, answers: &[Answer], namespace: &str, began: 
 
 /// Sorts the unknown fields in an answer's warnings and message.
 fn order_unknown(answer: &mut Answer) {
-    if answer.warnings.iter().all(|warning| warning.starts_with("unknown field ")) {
-        answer.warnings.sort_unstable();
-    }
+    let is_unknown = |warning: &str| warning.starts_with("unknown field ");
+    let mut sorted =
+        answer.warnings.iter().filter(|warning| is_unknown(warning)).cloned().collect::<Vec<_>>();
+    sorted.sort_unstable();
+    let places = answer.warnings.iter_mut().filter(|warning| is_unknown(warning));
+    places.zip(sorted).for_each(|(place, warning)| *place = warning);
     if let Some(Value::String(message)) = answer.body.get_mut("message") {
         *message = with_sorted_fields(message);
     }
@@ -413,8 +416,9 @@ mod tests {
 
     #[test]
     fn the_order_of_unknown_fields_does_not_count() {
+        let warnings = |fields: [&str; 2]| fields.map(|field| format!("unknown field {field:?}"));
         let answer = |fields: [&str; 2]| Answer {
-            warnings: fields.map(|field| format!("unknown field {field:?}")).to_vec(),
+            warnings: [vec!["v1 is deprecated".to_owned()], warnings(fields).to_vec()].concat(),
             body: json!({"message": format!("{UNKNOWN}{}", fields.join(", "))}),
             ..Answer::default()
         };
@@ -422,7 +426,7 @@ mod tests {
         order_unknown(&mut one);
         order_unknown(&mut other);
         assert_eq!(one, other);
-        assert_eq!(one.warnings, ["unknown field \"a\"", "unknown field \"b\""]);
+        assert_eq!(one.warnings, ["v1 is deprecated", "unknown field \"a\"", "unknown field \"b\""]);
     }
 
     #[test]
