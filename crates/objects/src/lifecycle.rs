@@ -224,9 +224,14 @@ fn keep_all_but_status(kind: &Kind, new: &mut Value, old: &Value) {
             new.as_object_mut().map(|map| map.remove("status"));
         }
     }
-    for (field, value) in [("managedFields", managed), ("resourceVersion", version)] {
-        if let Some(value) = value {
-            new["metadata"][field] = value;
+    if let Some(version) = version {
+        new["metadata"]["resourceVersion"] = version;
+    }
+    match (managed, new["metadata"].as_object_mut()) {
+        (Some(managed), _) => new["metadata"]["managedFields"] = managed,
+        // There is no record any more, because the new status does not have the types of the schema.
+        (None, metadata) => {
+            metadata.map(|metadata| metadata.remove("managedFields"));
         }
     }
 }
@@ -284,7 +289,9 @@ mod tests {
     #[test]
     fn a_custom_status_update_changes_nothing_else() {
         let kind = Kind::new("g", "v1", "K", "ks", true).with_status();
-        let old = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "generation": 3, "labels": {"a": "b"}}, "spec": {"x": 1}});
+        let old = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "generation": 3, "labels": {"a": "b"},
+            "managedFields": [{}]}, "spec": {"x": 1}});
+        // Without managedFields: the fields of the new status could not be recorded.
         let mut new = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"x": 2}, "status": {"y": 1}});
         let mut main = new.clone();
         prepare_update(&kind, Some("status"), &mut new, &old);
