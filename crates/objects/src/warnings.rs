@@ -2,10 +2,11 @@
 //!
 //! Input is a decoded and validated object, output the texts; nothing else is looked up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use semantics::Quantity;
 use serde_json::Value;
 
 use super::kinds::Kind;
@@ -109,10 +110,33 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
         }
     }
     list("volumes").for_each(|volume| overlaps(volume, &mut texts));
+    for (field, key) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
+        let mut seen = BTreeSet::new();
+        for (index, item) in list(field).enumerate() {
+            let value = item[key].as_str().unwrap_or_default();
+            if !seen.insert(value) {
+                texts.push(format!("{path}.{field}[{index}].{key}: duplicate {key} {value:?}"));
+            }
+        }
+    }
+    for (index, _) in list("imagePullSecrets").enumerate().filter(|(_, secret)| is_unset(&secret["name"])) {
+        texts.push(format!("{path}.imagePullSecrets[{index}].name: invalid empty name \"\""));
+    }
+    fractions(&spec["overhead"], &format!("{path}.overhead"), &mut texts);
     for field in ["initContainers", "containers"] {
         for (index, container) in list(field).enumerate() {
-            hidden_variables(container, &format!("{path}.{field}[{index}]"), &mut texts);
+            let at = format!("{path}.{field}[{index}]");
+            for which in ["limits", "requests"] {
+                fractions(&container["resources"][which], &format!("{at}.resources.{which}"), &mut texts);
+            }
+            hidden_variables(container, &at, &mut texts);
         }
+    }
+    ports(spec, path, &mut texts);
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        texts.push(format!(
+            "{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
     }
     for which in ["podAffinity", "podAntiAffinity"] {
         for (list, term_at) in [
@@ -133,6 +157,23 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     texts
 }
 
+fn is_unset(value: &Value) -> bool {
+    value.as_str().unwrap_or_default().is_empty()
+}
+
+/// Warns about amounts of memory and storage that are not whole bytes, e.g. `500m`.
+fn fractions(amounts: &Value, path: &str, texts: &mut Vec<String>) {
+    for name in ["memory", "ephemeral-storage"] {
+        if let Ok(amount) = Quantity::of(&amounts[name])
+            && amount.millis() % 1000 != 0
+        {
+            texts.push(format!(
+                "{path}[{name}]: fractional byte value \"{amount}\" is invalid, must be an integer"
+            ));
+        }
+    }
+}
+
 /// Warns about variables of a container that are set again without a reference to the previous value.
 fn hidden_variables(container: &Value, path: &str, texts: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
@@ -144,6 +185,60 @@ fn hidden_variables(container: &Value, path: &str, texts: &mut Vec<String>) {
             texts.push(format!(
                 "{path}.env[{index}]: hides previous definition of {name:?}, which may be dropped when using apply"
             ));
+        }
+    }
+}
+
+/// Warns about ports that several definitions have in common, in one container or in several.
+fn ports(spec: &Value, path: &str, texts: &mut Vec<String>) {
+    let mut all = Vec::new();
+    for field in ["initContainers", "containers"] {
+        for (container, of) in spec[field].as_array().into_iter().flatten().enumerate() {
+            let ports = of["ports"].as_array().into_iter().flatten().enumerate();
+            all.extend(
+                ports.map(|(index, port)| (format!("{path}.{field}[{container}].ports[{index}]"), port)),
+            );
+        }
+    }
+    let text = |port: &Value, field: &str| port[field].as_str().unwrap_or_default().to_owned();
+    let number = |port: &Value, field: &str| port[field].as_i64().unwrap_or_default();
+    for (index, (at, port)) in all.iter().enumerate() {
+        let (host_ip, host_port) = (text(port, "hostIP"), number(port, "hostPort"));
+        if !host_ip.is_empty() && host_port == 0 {
+            let shown = format!(
+                "{{Name:{} HostPort:0 ContainerPort:{} Protocol:{} HostIP:{host_ip}}}",
+                text(port, "name"),
+                number(port, "containerPort"),
+                text(port, "protocol"),
+            );
+            texts.push(format!("{at}: hostIP set without hostPort: {shown}"));
+        }
+        let is_same =
+            |other: &Value| ["containerPort", "protocol"].iter().all(|field| port[field] == other[field]);
+        for (other_at, other) in all[..index].iter().filter(|(_, other)| is_same(other)) {
+            let (other_ip, other_port) = (text(other, "hostIP"), number(other, "hostPort"));
+            let what = if (&host_ip, host_port) == (&other_ip, other_port) {
+                "duplicate"
+            } else if host_port == 0 || other_port == 0 {
+                "overlapping"
+            } else if host_port == other_port && host_ip.is_empty() != other_ip.is_empty() {
+                "dangerously ambiguous"
+            } else {
+                continue;
+            };
+            texts.push(format!("{at}: {what} port definition with {other_at}"));
+        }
+    }
+    let mut named = BTreeMap::new();
+    for (at, port) in all.iter().filter(|(_, port)| !text(port, "name").is_empty()) {
+        let name = text(port, "name");
+        match named.get(&name) {
+            Some(first) => texts.push(format!(
+                "{at}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
+            )),
+            None => {
+                named.insert(name, at);
+            }
         }
     }
 }
@@ -281,6 +376,51 @@ mod tests {
                 "spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when using apply"
             ]
         );
+    }
+
+    #[test]
+    fn likely_mistakes_in_a_pod_are_told() {
+        let resources = json!({"limits": {"memory": "1Gi"}, "requests": {"memory": "500m", "cpu": "500m"}});
+        let spec = json!({"containers": [{"resources": resources}], "terminationGracePeriodSeconds": -1,
+            "hostAliases": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}], "imagePullSecrets": [{"name": "a"}, {}]});
+        assert_eq!(
+            of_pod(&spec, "spec"),
+            [
+                "spec.hostAliases[1].ip: duplicate ip \"10.0.0.1\"",
+                "spec.imagePullSecrets[1].name: invalid empty name \"\"",
+                "spec.containers[0].resources.requests[memory]: fractional byte value \"500m\" is invalid, must be an integer",
+                "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn ports_are_defined_once() {
+        let pod = |ports: [Value; 2]| {
+            let [first, second] = ports;
+            let spec = json!({"initContainers": [{"ports": [first]}], "containers": [{"ports": [second]}]});
+            of_pod(&spec, "spec")
+        };
+        let port = |more: Value| {
+            let mut port = json!({"containerPort": 80, "protocol": "TCP"});
+            json_patch::merge(&mut port, &more);
+            port
+        };
+        let udp = port(json!({"protocol": "UDP"}));
+        assert_eq!(pod([port(json!({})), udp]), Vec::<String>::new());
+        for (first, second, what) in [
+            (json!({}), json!({"name": "a"}), "duplicate"),
+            (json!({"hostPort": 80}), json!({}), "overlapping"),
+            (json!({"hostPort": 80, "hostIP": "10.0.0.1"}), json!({"hostPort": 80}), "dangerously ambiguous"),
+        ] {
+            let text = format!(
+                "spec.containers[0].ports[0]: {what} port definition with spec.initContainers[0].ports[0]"
+            );
+            assert_eq!(pod([port(first), port(second)]), [text]);
+        }
+        let named = json!({"name": "a", "containerPort": 81, "protocol": "TCP"});
+        let text = "spec.containers[0].ports[0]: duplicate port name \"a\" with spec.initContainers[0].ports[0], services and probes that select ports by name will use spec.initContainers[0].ports[0]";
+        assert_eq!(pod([port(json!({"name": "a"})), named]), [text]);
     }
 
     #[test]
