@@ -194,7 +194,8 @@ impl Drop for Operator {
 
 #[test]
 fn an_eviction_and_a_lost_node_restart_the_gang_though_the_operator_is_killed_meanwhile() {
-    let words = ["--nodes", "3", "--node-grace", "10s", "--no-operator"];
+    // Long enough that a busy machine does not lose a node that is up.
+    let words = ["--nodes", "3", "--node-grace", "20s", "--no-operator"];
     let home = Home::with_cluster_and("restart::operator", &words);
     if home.mode() == "plain" {
         return;
