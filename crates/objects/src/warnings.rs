@@ -10,9 +10,12 @@ use semantics::Quantity;
 use serde_json::Value;
 
 use super::kinds::Kind;
+use super::validation::text;
 use super::{metadata, names};
 
 const PEM: &str = "-----BEGIN ";
+/// The most definitions of one port that a further one is compared with.
+const MAX_OTHERS: usize = 16;
 
 /// Returns the warnings for a new state; `old` is the previous one, for an update.
 pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -119,8 +122,10 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
             }
         }
     }
-    for (index, _) in list("imagePullSecrets").enumerate().filter(|(_, secret)| is_unset(&secret["name"])) {
-        texts.push(format!("{path}.imagePullSecrets[{index}].name: invalid empty name \"\""));
+    for (index, secret) in list("imagePullSecrets").enumerate() {
+        if text(secret, "name").is_empty() {
+            texts.push(format!("{path}.imagePullSecrets[{index}].name: invalid empty name \"\""));
+        }
     }
     fractions(&spec["overhead"], &format!("{path}.overhead"), &mut texts);
     for field in ["initContainers", "containers"] {
@@ -155,10 +160,6 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
         }
     }
     texts
-}
-
-fn is_unset(value: &Value) -> bool {
-    value.as_str().unwrap_or_default().is_empty()
 }
 
 /// Warns about amounts of memory and storage that are not whole bytes, e.g. `500m`.
@@ -200,9 +201,9 @@ fn ports(spec: &Value, path: &str, texts: &mut Vec<String>) {
             );
         }
     }
-    let text = |port: &Value, field: &str| port[field].as_str().unwrap_or_default().to_owned();
     let number = |port: &Value, field: &str| port[field].as_i64().unwrap_or_default();
-    for (index, (at, port)) in all.iter().enumerate() {
+    let mut definitions = BTreeMap::<_, Vec<_>>::new();
+    for (at, port) in &all {
         let (host_ip, host_port) = (text(port, "hostIP"), number(port, "hostPort"));
         if !host_ip.is_empty() && host_port == 0 {
             let shown = format!(
@@ -213,11 +214,10 @@ fn ports(spec: &Value, path: &str, texts: &mut Vec<String>) {
             );
             texts.push(format!("{at}: hostIP set without hostPort: {shown}"));
         }
-        let is_same =
-            |other: &Value| ["containerPort", "protocol"].iter().all(|field| port[field] == other[field]);
-        for (other_at, other) in all[..index].iter().filter(|(_, other)| is_same(other)) {
+        let others = definitions.entry((number(port, "containerPort"), text(port, "protocol"))).or_default();
+        for &(other_at, other) in others.iter() {
             let (other_ip, other_port) = (text(other, "hostIP"), number(other, "hostPort"));
-            let what = if (&host_ip, host_port) == (&other_ip, other_port) {
+            let what = if (host_ip, host_port) == (other_ip, other_port) {
                 "duplicate"
             } else if host_port == 0 || other_port == 0 {
                 "overlapping"
@@ -228,11 +228,14 @@ fn ports(spec: &Value, path: &str, texts: &mut Vec<String>) {
             };
             texts.push(format!("{at}: {what} port definition with {other_at}"));
         }
+        if others.len() < MAX_OTHERS {
+            others.push((at, *port));
+        }
     }
     let mut named = BTreeMap::new();
     for (at, port) in all.iter().filter(|(_, port)| !text(port, "name").is_empty()) {
         let name = text(port, "name");
-        match named.get(&name) {
+        match named.get(name) {
             Some(first) => texts.push(format!(
                 "{at}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
             )),
@@ -418,6 +421,8 @@ mod tests {
             );
             assert_eq!(pod([port(first), port(second)]), [text]);
         }
+        let many = vec![port(json!({})); 1000];
+        assert!(of_pod(&json!({"containers": [{"ports": many}]}), "spec").len() < 1000 * MAX_OTHERS);
         let named = json!({"name": "a", "containerPort": 81, "protocol": "TCP"});
         let text = "spec.containers[0].ports[0]: duplicate port name \"a\" with spec.initContainers[0].ports[0], services and probes that select ports by name will use spec.initContainers[0].ports[0]";
         assert_eq!(pod([port(json!({"name": "a"})), named]), [text]);
