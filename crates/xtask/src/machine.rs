@@ -8,6 +8,9 @@ use crate::disk::{self, Room};
 use crate::needs::{self, Need};
 use crate::steps::{self, Stop};
 
+/// The task of all tests, by which the folder of its programs is named.
+const TESTS: &str = "tests";
+
 /// Returns whether this process may install packages.
 pub fn is_root() -> bool {
     steps::output_of("id", &["-u"]).as_deref() == Some("0")
@@ -21,8 +24,13 @@ pub fn prepare_for_demo() -> Result<PathBuf, Stop> {
 
 /// Ensures that this machine can run every test. Returns the `PATH` to run them with.
 pub fn prepare_for_tests() -> Result<PathBuf, Stop> {
-    disk::check(Room { first: 16_384, left: "test-times.tsv" })?;
-    prepare("tests", &[needs::DEMO, needs::TESTS])
+    disk::check(Room { first: 16_384, left: "test-output" })?;
+    prepare(TESTS, &[needs::DEMO, needs::TESTS])
+}
+
+/// The `PATH` that [`prepare_for_tests`] has made, which tests may be using.
+pub fn path_of_tests() -> PathBuf {
+    needs::folder_of(TESTS)
 }
 
 fn prepare(name: &str, groups: &[&[Need]]) -> Result<PathBuf, Stop> {

@@ -27,9 +27,9 @@ mod service;
 mod sources;
 mod specs;
 mod steps;
+mod suite;
 mod tables;
 mod test;
-mod timing;
 mod upstream;
 mod verbs;
 mod words;
@@ -77,9 +77,9 @@ cargo xtask TASK
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Not a task for people: `test` has cargo start each test binary so.
-    if let ["timed", record, command @ ..] = words.as_slice() {
-        return timing::run(record, command).unwrap_or_else(|stop| {
+    // Not a task for people: `test` has cargo list each test binary by it.
+    if let ["listed", record, command @ ..] = words.as_slice() {
+        return suite::list(record, command).unwrap_or_else(|stop| {
             steps::complain(&stop);
             ExitCode::from(stop.code)
         });
@@ -87,6 +87,8 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["demo"] => demo::run(),
         ["test", filter @ ..] => test::run(filter),
+        // Not a task for people: `test` runs its parts beside one another.
+        ["part", part] => test::part(part),
         ["check"] => check::run(),
         ["gen"] => generate::run(steps::GeneratedFiles::Replace),
         ["gen", "--check"] => generate::run(steps::GeneratedFiles::Compare),

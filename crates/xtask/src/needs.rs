@@ -136,10 +136,15 @@ pub fn missing<'n>(groups: &[&'n [Need]]) -> Vec<(&'static str, &'n Need)> {
         .collect()
 }
 
+/// Returns the folder of the programs of a task.
+pub fn folder_of(name: &str) -> PathBuf {
+    steps::target().join("needs").join(name)
+}
+
 /// Creates the folder `target/needs/NAME` with a link to each program of the groups and nothing else, for use as
 /// `PATH`.
 pub fn programs_only(name: &str, groups: &[&[Need]]) -> Result<PathBuf, Stop> {
-    let folder = steps::target().join("needs").join(name);
+    let folder = folder_of(name);
     let failed = |error: std::io::Error| Stop::io(&folder, &error);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed)?;

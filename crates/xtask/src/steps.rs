@@ -112,17 +112,23 @@ pub fn run(command: &mut Command) -> Result<(), Stop> {
     if status.success() { Ok(()) } else { Err(Stop::plain(format!("`{line}` ended with {status}"))) }
 }
 
-/// Runs a program quietly. Shows its output only if it fails.
+/// Runs a program quietly and prints how long it took. Shows its output only if it fails.
 pub fn run_quietly(command: &mut Command) -> Result<(), Stop> {
-    let line = shown(command);
     let started = Instant::now();
+    run_silently(command)?;
+    println!("    done in {:.1} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs a program. Shows its output only if it fails.
+pub fn run_silently(command: &mut Command) -> Result<(), Stop> {
+    let line = shown(command);
     let output = command
         .current_dir(command.get_current_dir().map_or_else(root, Path::to_path_buf))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| Stop::plain(format!("`{line}` could not be started: {error}")))?;
     if output.status.success() {
-        println!("    done in {:.1} s", started.elapsed().as_secs_f64());
         return Ok(());
     }
     let said =

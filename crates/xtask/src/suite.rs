@@ -1,0 +1,298 @@
+//! Runs what `cargo xtask test` consists of, several pieces at a time, because most of them spend their time waiting for
+//! pods, leases and processes: the test binaries of the workspace, and the checks that `test` adds.
+//!
+//! `cargo` builds the binaries and lists them: `cargo test` starts each one through `cargo xtask listed RECORD COMMAND…`,
+//! which records the command and runs nothing. The output of each piece goes to a file below `target/test-output`; that
+//! of a piece that fails is printed, too.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::steps::{self, Stop};
+
+/// The pieces that run longest, in the order in which they start: what starts last should end soon.
+const LONGEST: [&str; 9] = [
+    "stories stories",
+    "lints",
+    "service it",
+    "dashboard in a browser",
+    "operator it",
+    "cli it",
+    "sdk",
+    "launch it",
+    "cluster it",
+];
+/// How many pieces run at once. One of them waits for most of its time.
+const AT_ONCE: usize = 3;
+/// The packages whose tests wait most of their time, for pods and for MPI: half as many again run at once as there are
+/// cores.
+const WAITING: [&str; 1] = ["stories"];
+/// The variable by which Rust's test programs are given the number of tests to run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+/// How long a piece may run. The longest takes some eight minutes on two cores.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How often the scheduler looks whether a piece has ended.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long nothing is printed before a line reports what still runs.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// A program that passes or fails.
+pub struct Piece {
+    /// A test binary has its package and its own name, e.g. `service it`.
+    name: String,
+    command: Command,
+}
+
+impl Piece {
+    /// Anything but a test binary.
+    pub fn new(name: &str, command: Command) -> Piece {
+        Piece { name: name.to_owned(), command }
+    }
+}
+
+/// Adds a command that `cargo` would run to the record: the folder, the package, the words of the command.
+pub fn list(record: &str, command: &[&str]) -> Result<ExitCode, Stop> {
+    // cargo describes the package to the binaries that it starts.
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let line = [&[folder.as_str(), &package], command].concat().join("\t") + "\n";
+    let written = OpenOptions::new().create(true).append(true).open(record);
+    written
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .map_err(|error| Stop::io(Path::new(record), &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs all pieces. Returns an error that names those that failed.
+pub fn run(pieces: Vec<Piece>) -> Result<(), Stop> {
+    let outputs = steps::target().join("test-output");
+    // Output of an earlier run would be taken for this one's.
+    let _ = fs::remove_dir_all(&outputs);
+    fs::create_dir_all(&outputs).map_err(|error| Stop::io(&outputs, &error))?;
+    let mut pool = Pool { waiting: in_order(pieces), running: Vec::new(), ended: Vec::new(), outputs };
+    let mut printed = Instant::now();
+    while !(pool.waiting.is_empty() && pool.running.is_empty()) {
+        while pool.running.len() < AT_ONCE
+            && let Some(piece) = pool.waiting.pop_front()
+        {
+            pool.start(piece)?;
+        }
+        std::thread::sleep(LOOK);
+        if pool.collect()? {
+            printed = Instant::now();
+        } else if printed.elapsed() > QUIET {
+            printed = Instant::now();
+            steps::say(&pool.progress());
+        }
+    }
+    steps::step("Durations in seconds");
+    table(&pool.ended).iter().for_each(|line| steps::say(line));
+    pool.outcome()
+}
+
+/// Has `cargo` build every test binary and list it. Each will run the tests whose name contains the filter, or all.
+///
+/// They run with the listed programs only, so that a program missing from the list is missing everywhere, and with the
+/// signals reset, because an ignored signal (SIGINT under `nohup` or in a script's background) stays ignored in all child
+/// processes. `equip` gives each binary its environment.
+pub fn binaries(filter: &[&str], path: &Path, equip: &dyn Fn(&mut Command)) -> Result<Vec<Piece>, Stop> {
+    let record = steps::target().join("test-binaries.tsv");
+    let _ = fs::remove_file(&record);
+    let this = std::env::current_exe().map_err(|error| Stop::plain(format!("own program: {error}")))?;
+    let words = [&this.display().to_string(), "listed", &record.display().to_string()]
+        .map(|word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")));
+    let runner = format!("target.'cfg(unix)'.runner=[{}]", words.join(", "));
+    let mut command = steps::cargo_command();
+    command.args(["test", "--workspace", "--config", &runner]).args(filter);
+    steps::run_quietly(&mut command)?;
+    let text = fs::read_to_string(&record).map_err(|error| Stop::io(&record, &error))?;
+    let mut found: Vec<Piece> = text.lines().filter_map(binary).collect();
+    for piece in &mut found {
+        piece.command.env("PATH", path);
+        equip(&mut piece.command);
+    }
+    Ok(found)
+}
+
+/// Reads a line of the record.
+fn binary(line: &str) -> Option<Piece> {
+    let mut words = line.split('\t');
+    let (folder, package, program) = (words.next()?, words.next()?, words.next()?);
+    let file = program.rsplit('/').next().unwrap_or_default();
+    let name = file.rsplit_once('-').map_or(file, |(name, _)| name);
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]).args(words).current_dir(folder);
+    if WAITING.contains(&package) && std::env::var_os(THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env(THREADS, (cores + cores / 2).to_string());
+    }
+    Some(Piece { name: format!("{package} {name}"), command })
+}
+
+fn in_order(mut pieces: Vec<Piece>) -> VecDeque<Piece> {
+    pieces.sort_by_key(|piece| LONGEST.iter().position(|name| *name == piece.name).unwrap_or(LONGEST.len()));
+    pieces.into()
+}
+
+/// A piece that runs.
+struct Running {
+    name: String,
+    child: Child,
+    began: Instant,
+    output: PathBuf,
+}
+
+/// A piece that has ended.
+struct Ended {
+    name: String,
+    took: Duration,
+    passed: bool,
+}
+
+struct Pool {
+    waiting: VecDeque<Piece>,
+    running: Vec<Running>,
+    ended: Vec<Ended>,
+    outputs: PathBuf,
+}
+
+impl Pool {
+    fn start(&mut self, Piece { name, mut command }: Piece) -> Result<(), Stop> {
+        let output = self.outputs.join(format!("{}.txt", name.replace([' ', '/'], "-")));
+        let file = File::create(&output).map_err(|error| Stop::io(&output, &error))?;
+        let errors = file.try_clone().map_err(|error| Stop::io(&output, &error))?;
+        let child = command.stdin(Stdio::null()).stdout(file).stderr(errors).spawn();
+        let child = child.map_err(|error| Stop::plain(format!("{name} could not be started: {error}")))?;
+        self.running.push(Running { name, child, began: Instant::now(), output });
+        Ok(())
+    }
+    /// Reports the pieces that have ended, and kills one that exceeds the limit. Returns whether one has ended.
+    fn collect(&mut self) -> Result<bool, Stop> {
+        let mut still = Vec::new();
+        let before = self.ended.len();
+        for mut running in self.running.drain(..) {
+            let took = running.began.elapsed();
+            let too_long = took > LIMIT;
+            if too_long {
+                // One that ends at this moment cannot be killed, and need not be.
+                let _ = running.child.kill();
+            }
+            let status = running.child.try_wait().map_err(|error| Stop::plain(error.to_string()))?;
+            let Some(status) = status else {
+                still.push(running);
+                continue;
+            };
+            let passed = status.success() && !too_long;
+            report(&running, took, passed, too_long);
+            self.ended.push(Ended { name: running.name, took, passed });
+        }
+        self.running = still;
+        Ok(self.ended.len() > before)
+    }
+
+    /// What runs, and how many tests of it have ended.
+    fn progress(&self) -> String {
+        let one = |running: &Running| {
+            let text = fs::read_to_string(&running.output).unwrap_or_default();
+            let done = text.lines().filter(|line| line.starts_with("test ")).count();
+            format!("{} ({done} tests, {} s)", running.name, running.began.elapsed().as_secs())
+        };
+        let all: Vec<String> = self.running.iter().map(one).collect();
+        format!("    …        running: {}; {} to go", all.join(", "), self.waiting.len())
+    }
+
+    fn outcome(&self) -> Result<(), Stop> {
+        let failed: Vec<&str> =
+            self.ended.iter().filter(|ended| !ended.passed).map(|ended| ended.name.as_str()).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::plain(format!("failed: {}", failed.join(", "))))
+    }
+}
+
+/// Prints the result of a binary, and all its output if it failed.
+fn report(running: &Running, took: Duration, passed: bool, too_long: bool) {
+    let text = fs::read_to_string(&running.output).unwrap_or_default();
+    if !passed {
+        steps::say(&text);
+    }
+    if too_long {
+        steps::say(&format!("{} was ended after {} s", running.name, LIMIT.as_secs()));
+    }
+    let result = text.lines().rev().find(|line| line.starts_with("test result: "));
+    steps::say(&format!(
+        "    {:>7.1}  {}  {}",
+        took.as_secs_f64(),
+        running.name,
+        if passed { "" } else { "FAILED" }
+    ));
+    result.into_iter().for_each(steps::say);
+}
+
+fn table(ended: &[Ended]) -> Vec<String> {
+    let mut times: Vec<(Duration, &str)> =
+        ended.iter().map(|ended| (ended.took, ended.name.as_str())).collect();
+    times.sort_by(|a, b| b.cmp(a));
+    let total = times.iter().map(|(took, _)| *took).sum();
+    times.push((total, "all"));
+    times.iter().map(|(took, name)| format!("    {:>7.1}  {name}", took.as_secs_f64())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_time_comes_first() {
+        let ended = |name: &str, millis| Ended {
+            name: name.to_owned(),
+            took: Duration::from_millis(millis),
+            passed: true,
+        };
+        let lines =
+            ["       65.0  cli it", "        1.2  plan plan", "        0.0  api api", "       66.2  all"];
+        assert_eq!(table(&[ended("plan plan", 1200), ended("cli it", 65000), ended("api api", 40)]), lines);
+    }
+
+    #[test]
+    fn a_binary_is_known_without_its_hash() {
+        let line = "/crates/controller-runtime\tcontroller-runtime\t/deps/controller_runtime-0a1b\t--exact";
+        let found = binary(line).unwrap();
+        assert_eq!(found.name, "controller-runtime controller_runtime");
+        assert_eq!(found.command.get_current_dir(), Some(Path::new("/crates/controller-runtime")));
+        let words: Vec<_> = found.command.get_args().collect();
+        assert_eq!(words, ["--default-signal", "/deps/controller_runtime-0a1b", "--exact"]);
+    }
+
+    #[test]
+    fn what_runs_long_starts_first() {
+        let line = |name: &str| binary(&format!("/f\t{name}\t/deps/it-1")).unwrap();
+        let order = in_order(vec![line("api"), line("cli"), line("plan"), line("service")]);
+        let names: Vec<&str> = order.iter().map(|piece| piece.name.as_str()).collect();
+        assert_eq!(names, ["service it", "cli it", "api it", "plan it"]);
+    }
+
+    #[test]
+    fn a_failure_is_reported_by_the_name_of_its_piece() {
+        let outputs = std::env::temp_dir().join(format!("xtask-suite-{}", std::process::id()));
+        fs::create_dir_all(&outputs).unwrap();
+        let mut pool = Pool { waiting: VecDeque::new(), running: vec![], ended: vec![], outputs };
+        for (name, code) in [("a it", "exit 0"), ("b it", "echo why; exit 7")] {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", code]);
+            pool.start(Piece::new(name, command)).ok().unwrap();
+        }
+        while !pool.running.is_empty() {
+            pool.collect().ok().unwrap();
+        }
+        let output = fs::read_to_string(pool.outputs.join("b-it.txt")).unwrap();
+        fs::remove_dir_all(&pool.outputs).unwrap();
+        assert_eq!(output, "why\n");
+        assert_eq!(pool.outcome().err().unwrap().what, "failed: b it");
+    }
+}
