@@ -1,6 +1,7 @@
 //! Checks whether this machine can run MPI jobs as local processes. Installs missing programs, or names them.
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -8,6 +9,8 @@ use crate::disk::{self, Room};
 use crate::needs::{self, Need};
 use crate::steps::{self, Stop};
 
+/// The option by which nobody is asked.
+pub const YES: &str = "--yes";
 /// The task of all tests, by which the folder of its programs is named.
 const TESTS: &str = "tests";
 
@@ -49,6 +52,24 @@ fn refuse_other_systems() -> Result<(), Stop> {
     ))
 }
 
+/// Asks a person at a terminal before packages are installed. Nobody is asked in continuous integration, in a script, or
+/// with `--yes`.
+fn agree(command: &str) -> Result<(), Stop> {
+    let is_unattended = std::env::var_os("CI").is_some() || std::env::args().any(|word| word == YES);
+    if is_unattended || !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    steps::ask(&format!("Run `{command}` now? [Y/n] "));
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Stop::plain(format!("standard input: {error}")))?;
+    if matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes") {
+        return Ok(());
+    }
+    Err(Stop::new("the packages were not installed", format!("run `{command}`, or this command again")))
+}
+
 /// Installs the packages of missing programs, or names them if that is not possible.
 fn install(missing: &[(&str, &Need)]) -> Result<(), Stop> {
     if missing.is_empty() {
@@ -71,6 +92,7 @@ fn install(missing: &[(&str, &Need)]) -> Result<(), Stop> {
             ),
         ));
     }
+    agree(&by_hand)?;
     steps::step(&format!("Installing {} with apt-get", packages.join(", ")));
     let apt = |arguments: &[&str]| {
         steps::run_quietly(Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))

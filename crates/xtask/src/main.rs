@@ -39,7 +39,9 @@ use std::process::ExitCode;
 use steps::Stop;
 
 const HELP: &str = "\
-cargo xtask TASK
+cargo xtask TASK [--yes]
+
+A task that needs Debian packages installs them as root. At a terminal it asks first, except with --yes.
 
   demo              set everything up and run the main job: a real MPI training on four Workers
   test [FILTER]     set everything up and run all tests, stories included
@@ -76,7 +78,7 @@ cargo xtask TASK
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != machine::YES).collect();
     // Not a task for people: `test` has cargo list each test binary by it.
     if let ["listed", record, command @ ..] = words.as_slice() {
         return suite::list(record, command).unwrap_or_else(|stop| {

@@ -7,6 +7,7 @@
 )]
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -55,6 +56,13 @@ impl Stop {
 /// Prints text as it is.
 pub fn say(text: &str) {
     println!("{}", text.trim_end_matches('\n'));
+}
+
+/// Prints a question, without the end of its line.
+pub fn ask(text: &str) {
+    print!("{text}");
+    // A terminal that cannot be written to shows at the next line.
+    let _ = std::io::stdout().flush();
 }
 
 /// Announces a step.

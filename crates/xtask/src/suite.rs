@@ -5,7 +5,7 @@
 //! which records the command and runs nothing. The output of each piece goes to a file below `target/test-output`; that
 //! of a piece that fails is printed, too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::steps::{self, Stop};
 
 /// The pieces that run longest, in the order in which they start: what starts last should end soon.
 const LONGEST: [&str; 9] = [
-    "stories stories",
+    "stories it",
     "lints",
     "service it",
     "dashboard in a browser",
@@ -111,6 +111,7 @@ pub fn binaries(filter: &[&str], path: &Path, equip: &dyn Fn(&mut Command)) -> R
     steps::run_quietly(&mut command)?;
     let text = fs::read_to_string(&record).map_err(|error| Stop::io(&record, &error))?;
     let mut found: Vec<Piece> = text.lines().filter_map(binary).collect();
+    number_doubles(&mut found);
     for piece in &mut found {
         piece.command.env("PATH", path);
         equip(&mut piece.command);
@@ -131,6 +132,18 @@ fn binary(line: &str) -> Option<Piece> {
         command.env(THREADS, (cores + cores / 2).to_string());
     }
     Some(Piece { name: format!("{package} {name}"), command })
+}
+
+/// Numbers pieces of the same name, so that each has an output of its own: a package may have a program that is named
+/// like its library.
+fn number_doubles(pieces: &mut [Piece]) {
+    let mut seen = BTreeMap::new();
+    for piece in pieces {
+        let count = seen.entry(piece.name.clone()).and_modify(|count| *count += 1).or_insert(1);
+        if *count > 1 {
+            piece.name = format!("{} ({count})", piece.name);
+        }
+    }
 }
 
 fn in_order(mut pieces: Vec<Piece>) -> VecDeque<Piece> {
@@ -162,7 +175,7 @@ struct Pool {
 
 impl Pool {
     fn start(&mut self, Piece { name, mut command }: Piece) -> Result<(), Stop> {
-        let output = self.outputs.join(format!("{}.txt", name.replace([' ', '/'], "-")));
+        let output = self.outputs.join(format!("{}.txt", name.replace([' ', '/', '(', ')'], "-")));
         let file = File::create(&output).map_err(|error| Stop::io(&output, &error))?;
         let errors = file.try_clone().map_err(|error| Stop::io(&output, &error))?;
         let child = command.stdin(Stdio::null()).stdout(file).stderr(errors).spawn();
@@ -267,6 +280,13 @@ mod tests {
         assert_eq!(found.command.get_current_dir(), Some(Path::new("/crates/controller-runtime")));
         let words: Vec<_> = found.command.get_args().collect();
         assert_eq!(words, ["--default-signal", "/deps/controller_runtime-0a1b", "--exact"]);
+    }
+
+    #[test]
+    fn pieces_of_the_same_name_are_numbered() {
+        let mut pieces = ["a", "b", "a"].map(|name| Piece::new(name, Command::new("true")));
+        number_doubles(&mut pieces);
+        assert_eq!(pieces.map(|piece| piece.name), ["a", "b", "a (2)"]);
     }
 
     #[test]
