@@ -59,27 +59,30 @@ function Part({
   title,
   none,
   isEmpty,
+  isUnread = false,
   children,
 }: {
   title: string;
   none: string;
   isEmpty: boolean;
+  /** Whether the person may not read what would be shown, so that nothing to show does not mean that there is none. */
+  isUnread?: boolean;
   children: ReactNode;
 }) {
   return (
     <GalleryItem>
       <Card isCompact isFullHeight>
         <CardTitle component="h2">{title}</CardTitle>
-        <CardBody>{isEmpty ? none : children}</CardBody>
+        <CardBody>{isEmpty ? (isUnread ? text.unknown : none) : children}</CardBody>
       </Card>
     </GalleryItem>
   );
 }
 
-function Models({ overview: { models } }: { overview: Counts }) {
+function Models({ overview: { models, unread } }: { overview: Counts }) {
   const { gpus } = text;
   return (
-    <Part title={gpus.title} none={gpus.none} isEmpty={!models.length}>
+    <Part title={gpus.title} none={gpus.none} isEmpty={!models.length} isUnread={unread.includes("nodes")}>
       <DataTable
         label={gpus.title}
         rows={models}
@@ -96,10 +99,10 @@ function Models({ overview: { models } }: { overview: Counts }) {
   );
 }
 
-function Nodes({ overview: { nodes } }: { overview: Counts }) {
+function Nodes({ overview: { nodes, unread } }: { overview: Counts }) {
   const { nodes: words, gpus } = text;
   return (
-    <Part title={words.title} none={gpus.none} isEmpty={!nodes.length}>
+    <Part title={words.title} none={gpus.none} isEmpty={!nodes.length} isUnread={unread.includes("nodes")}>
       <DataTable
         label={words.title}
         rows={nodes}
@@ -174,10 +177,10 @@ function Users({ overview: { users } }: { overview: Counts }) {
   );
 }
 
-function Quotas({ overview: { quotas } }: { overview: Counts }) {
+function Quotas({ overview: { quotas, unread } }: { overview: Counts }) {
   const words = text.quotas;
   return (
-    <Part title={words.title} none={words.none} isEmpty={!quotas.length}>
+    <Part title={words.title} none={words.none} isEmpty={!quotas.length} isUnread={unread.includes("quotas")}>
       {quotas.map(({ namespace, percent, message, resources }) => (
         <div key={namespace} className="app-quota">
           <Progress
@@ -204,11 +207,16 @@ function Quotas({ overview: { quotas } }: { overview: Counts }) {
   );
 }
 
-function Queues({ overview: { queues } }: { overview: Counts }) {
+function Queues({ overview: { queues, unread } }: { overview: Counts }) {
   const words = text.queues;
   const resources = queues.flatMap((queue) => queue.resources.map((resource) => ({ queue: queue.name, ...resource })));
   return (
-    <Part title={words.title} none={words.none} isEmpty={!queues.length}>
+    <Part
+      title={words.title}
+      none={words.none}
+      isEmpty={!queues.length}
+      isUnread={unread.some((what) => what.endsWith("Queues"))}
+    >
       <DataTable
         label={words.title}
         rows={queues}

@@ -11,6 +11,7 @@ import {
   PageSection,
 } from "@patternfly/react-core";
 import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
+import PluggedIcon from "@patternfly/react-icons/dist/esm/icons/plugged-icon";
 import { Component, type ReactNode } from "react";
 import { messages } from "../messages";
 
@@ -28,18 +29,42 @@ export class ErrorBoundary extends Component<{ children: ReactNode }, { error?: 
     if (!error) return this.props.children;
     return (
       <PageSection>
-        <EmptyState titleText={text.crashed.title} headingLevel="h1" icon={ExclamationCircleIcon} status="danger">
-          <EmptyStateBody>{text.crashed.body}</EmptyStateBody>
-          <EmptyStateFooter>
-            <EmptyStateActions>
-              <Button onClick={() => window.location.reload()}>{text.reload}</Button>
-            </EmptyStateActions>
-            <CodeBlock>
-              <CodeBlockCode>{String(error)}</CodeBlockCode>
-            </CodeBlock>
-          </EmptyStateFooter>
-        </EmptyState>
+        <Crashed error={error} />
       </PageSection>
     );
   }
+}
+
+export function Crashed({ error }: { error: unknown }) {
+  return (
+    <EmptyState titleText={text.crashed.title} headingLevel="h1" icon={ExclamationCircleIcon} status="danger">
+      <EmptyStateBody>{text.crashed.body}</EmptyStateBody>
+      <EmptyStateFooter>
+        <Reload />
+        <CodeBlock>
+          <CodeBlockCode>{String(error)}</CodeBlockCode>
+        </CodeBlock>
+      </EmptyStateFooter>
+    </EmptyState>
+  );
+}
+
+/** What was typed is kept: a draft survives a reload. */
+export function LoadFailed() {
+  return (
+    <EmptyState titleText={text.notLoaded.title} headingLevel="h1" icon={PluggedIcon} status="warning">
+      <EmptyStateBody>{text.notLoaded.body}</EmptyStateBody>
+      <EmptyStateFooter>
+        <Reload />
+      </EmptyStateFooter>
+    </EmptyState>
+  );
+}
+
+function Reload() {
+  return (
+    <EmptyStateActions>
+      <Button onClick={() => window.location.reload()}>{text.reload}</Button>
+    </EmptyStateActions>
+  );
 }

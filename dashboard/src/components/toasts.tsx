@@ -32,7 +32,9 @@ export function ToastProvider({ children }: { children: ReactNode }) {
             title={<bdi>{title}</bdi>}
             timeout={variant === "danger" || variant === "warning" ? false : 8000}
             onTimeout={() => close(id)}
-            actionClose={<AlertActionCloseButton title={title} onClose={() => close(id)} />}
+            actionClose={
+              <AlertActionCloseButton aria-label={messages.common.closeNotice(title)} onClose={() => close(id)} />
+            }
           >
             {body}
           </Alert>

@@ -16,6 +16,7 @@ import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
 import { useKnownNamespaces } from "../shell/namespace";
 import { AdviceHint, adviceOf } from "./advice";
+import builder from "./builder.json";
 import { hasOpenQuote } from "./command";
 import { FieldGroup, type FieldName, fieldId, TextField } from "./field";
 import {
@@ -71,7 +72,7 @@ export function fieldPaths(shape: Shape): Partial<Record<FieldName, Path[]>> {
     image: shape.images,
     command: [shape.command, shape.args],
     workers: [shape.workers],
-    gpus: limit("nvidia.com/gpu"),
+    gpus: limit(builder.gpu.default),
     cpu: limit("cpu"),
     memory: limit("memory"),
     runtime: one(shape.runtime),
@@ -173,16 +174,19 @@ export function JobForm(props: Props) {
 function CommandField({ document, shape, faults, onChange }: Props) {
   const command = readCommand({ document, shape });
   const env = readEnv({ document, shape });
+  // A command whose quote is still open cannot be split into words, so the manifest does not have it yet.
+  const [unfinished, setUnfinished] = useState<string>();
+  const open = unfinished === undefined ? [] : [{ path: "", fault: text.openQuote }];
   return (
     <>
       <TextField
         name="command"
-        faults={faults}
-        value={command.text}
+        faults={[...open, ...faults]}
+        value={unfinished ?? command.text}
         placeholder="python /train.py --epochs 10"
         onChange={(value) => {
-          // Words are known once a quote is closed.
-          if (!hasOpenQuote(value)) onChange(commandChanges(shape, { ...command, text: value }, env));
+          setUnfinished(hasOpenQuote(value) ? value : undefined);
+          if (!hasOpenQuote(value)) onChange(commandChanges({ document, shape }, { ...command, text: value }, env));
         }}
       />
       {shape.kind === "mpijob" && (
@@ -190,7 +194,9 @@ function CommandField({ document, shape, faults, onChange }: Props) {
           id={fieldId("everyRank")}
           label={text.fields.everyRank.label}
           isChecked={command.everyRank}
-          onChange={(_event, everyRank) => onChange(commandChanges(shape, { ...command, everyRank }, env))}
+          onChange={(_event, everyRank) =>
+            onChange(commandChanges({ document, shape }, { ...command, everyRank }, env))
+          }
         />
       )}
     </>

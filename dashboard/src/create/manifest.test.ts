@@ -113,11 +113,11 @@ describe("a form field", () => {
   test("of the command writes mpirun and the variables that it passes on", () => {
     const changed = write(
       text,
-      commandChanges(shapes.mpijob, { text: "sh -c 'echo hi'", everyRank: true }, readEnv(known(text))),
+      commandChanges(known(text), { text: "sh -c 'echo hi'", everyRank: true }, readEnv(known(text))),
     );
     const { document, shape } = known(changed);
     expect(document.toJS().spec.mpiReplicaSpecs.Launcher.template.spec.containers[0]).toMatchObject({
-      command: ["mpirun", "-x", "LR", "sh", "-c", "echo hi"],
+      command: ["mpirun", "--tag-output", "-x", "LR", "sh", "-c", "echo hi"],
     });
     expect(document.hasIn(shape.args)).toBe(false);
   });
@@ -127,7 +127,7 @@ describe("a form field", () => {
     const { spec } = known(changed).document.toJS();
     const [launcher] = spec.mpiReplicaSpecs.Launcher.template.spec.containers;
     expect(launcher.env.map((one: { name: string }) => one.name)).toEqual(["EPOCHS", "TOKEN"]);
-    expect(launcher.command.slice(0, 3)).toEqual(["mpirun", "-x", "EPOCHS"]);
+    expect(launcher.command.slice(0, 4)).toEqual(["mpirun", "--tag-output", "-x", "EPOCHS"]);
     expect(spec.mpiReplicaSpecs.Worker.template.spec.containers[0].env).toEqual([{ name: "EPOCHS", value: "3" }]);
   });
 

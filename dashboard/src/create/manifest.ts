@@ -4,6 +4,7 @@
 import { type Document, isMap, isScalar, isSeq, parseDocument } from "yaml";
 import { type Kind, kinds } from "../api/client";
 import { parseQuantity } from "../format/quantity";
+import builder from "./builder.json";
 import { joinCommand, splitCommand } from "./command";
 import { type Path, type Shape, shapes } from "./shapes";
 
@@ -100,35 +101,74 @@ function readWords(document: Document, path: Path): string[] {
 
 export type Command = { text: string; everyRank: boolean };
 
-/** `mpirun`, which starts the program on every rank, is shown as a choice, with the variables that it passes on. */
-export function readCommand({ document, shape }: { document: Document; shape: Shape }): Command {
+/** The program that starts the ranks, with the options that the service's builder writes, is shown as a choice. */
+export function readCommand(manifest: { document: Document; shape: Shape }): Command {
+  const { document, shape } = manifest;
   const words = [...readWords(document, shape.command), ...readWords(document, shape.args)];
-  if (shape.kind !== "mpijob" || words[0] !== "mpirun") return { text: joinCommand(words), everyRank: false };
-  let rest = words.slice(1);
-  while (rest[0] === "-x" && rest.length > 1) rest = rest.slice(2);
+  const [starter = "", ...options] = words;
+  if (shape.kind !== "mpijob" || !isStarter(starter)) return { text: joinCommand(words), everyRank: false };
+  const { tag, forward, count } = implementationOf(document);
+  let rest = options;
+  while (rest.length) {
+    if (rest[0] === tag) rest = rest.slice(1);
+    else if (rest.length > 1 && (rest[0] === forward || rest[0] === count)) rest = rest.slice(2);
+    else break;
+  }
   return { text: joinCommand(rest), everyRank: true };
 }
 
-export function commandChanges(shape: Shape, { text, everyRank }: Command, env: readonly Pair[]): [Path, unknown][] {
+export function commandChanges(
+  manifest: { document: Document; shape: Shape },
+  { text, everyRank }: Command,
+  env: readonly Pair[],
+): [Path, unknown][] {
+  const { document, shape } = manifest;
   const words = splitCommand(text);
-  // Open MPI passes on only the variables that it is given; those about itself are for mpirun.
-  const passed = env.filter(({ name }) => name && !name.startsWith("OMPI_")).flatMap(({ name }) => ["-x", name]);
-  const command = everyRank && shape.kind === "mpijob" ? ["mpirun", ...passed, ...words] : words;
+  const present = readWords(document, shape.command)[0] ?? "";
+  const starter = isStarter(present) ? present : builder.starters[0];
+  const command = everyRank && shape.kind === "mpijob" ? [starter, ...starterOptions(manifest, env), ...words] : words;
   return [
     [shape.command, command.length ? command : undefined],
     [shape.args, undefined],
   ];
 }
 
-// Resources --------------------------------------------------------------------------------------------------------
+function isStarter(word: string): boolean {
+  return builder.starters.includes(word.split("/").pop() ?? "");
+}
 
-const defaultGpu = "nvidia.com/gpu";
+type Implementation = { tag: string; forward: string | null; count: string | null };
+
+function implementationOf(document: Document): Implementation {
+  const known: Record<string, Implementation> = builder.implementations;
+  return known[readText(document, ["spec", "mpiImplementation"])] ?? builder.implementations.OpenMPI;
+}
+
+/** What the service's builder writes between the starter and the program. */
+function starterOptions({ document, shape }: { document: Document; shape: Shape }, env: readonly Pair[]): string[] {
+  const { tag, forward, count } = implementationOf(document);
+  const launcher = builder.blanks.mpijob.spec.mpiReplicaSpecs.Launcher.template.spec.containers[0];
+  const forLauncher = new Set(launcher?.env.map(({ name }) => name));
+  const passed = env.filter(({ name }) => name && !forLauncher.has(name));
+  const ranks = (readNumber(document, shape.slots) ?? 1) * (readNumber(document, shape.workers) ?? 1);
+  return [
+    tag,
+    ...(forward ? passed.flatMap(({ name }) => [forward, name]) : []),
+    ...(count ? [count, String(ranks)] : []),
+  ];
+}
+
+// Resources --------------------------------------------------------------------------------------------------------
 
 /** The name of the GPU resource that the manifest uses. */
 export function gpuResource(document: Document, shape: Shape): string {
   const limits = read(document, [...shape.resources, "limits"]);
   const names = limits && typeof limits === "object" ? Object.keys(limits) : [];
-  return names.find((name) => name.includes("gpu")) ?? defaultGpu;
+  return names.find(isGpu) ?? builder.gpu.default;
+}
+
+function isGpu(name: string): boolean {
+  return name.endsWith(builder.gpu.suffix) || builder.gpu.names.includes(name);
 }
 
 export function readResource(document: Document, shape: Shape, name: string): string {
@@ -156,7 +196,7 @@ export function requestChanges(document: Document, path: Path, name: string, val
 }
 
 function asQuantity(name: string, value: string): string | number {
-  return name.includes("gpu") && /^\d+$/.test(value) ? Number(value) : value;
+  return isGpu(name) && /^\d+$/.test(value) ? Number(value) : value;
 }
 
 export type Totals = { workers: number; gpus: number; cpu: number; memory: number };
@@ -213,7 +253,7 @@ export function envChanges(
       const list = [...pairs, ...others];
       return [path, list.length ? list : undefined];
     });
-  return [...changes, ...commandChanges(shape, readCommand({ document, shape }), pairs)];
+  return [...changes, ...commandChanges({ document, shape }, readCommand({ document, shape }), pairs)];
 }
 
 type Volume = { name?: string; persistentVolumeClaim?: { claimName?: string } };
@@ -243,7 +283,7 @@ export function volumeChanges(
       const volumes = (read(document, [...pod, "volumes"]) as Volume[] | undefined) ?? [];
       const mounts = (read(document, [...pod, "containers", 0, "volumeMounts"]) as Mount[] | undefined) ?? [];
       const claims = new Set(volumes.filter((volume) => volume?.persistentVolumeClaim).map(({ name }) => name));
-      const names = pairs.map((_pair, index) => `claim-${index + 1}`);
+      const names = pairs.map((_pair, index) => `data-${index}`);
       const allVolumes = [
         ...volumes.filter(({ name }) => !claims.has(name)),
         ...pairs.map((pair, index) => ({ name: names[index], persistentVolumeClaim: { claimName: pair.name } })),

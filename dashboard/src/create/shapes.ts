@@ -1,6 +1,8 @@
 // Where each kind of job keeps what the form shows: the paths of the form's fields in its manifest.
 
+import { stringify } from "yaml";
 import type { Kind } from "../api/client";
+import builder from "./builder.json";
 
 export type Path = readonly (string | number)[];
 
@@ -120,42 +122,8 @@ const worker = (name: string) => `
 
 /** What the form begins with. */
 export const blanks: Record<Kind, string> = {
-  mpijob: `apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata:
-  name: ""
-spec:
-  slotsPerWorker: 1
-  runPolicy:
-    # Keeps the pods of an ended job, and with them their logs.
-    cleanPodPolicy: None
-  mpiReplicaSpecs:
-    # Starts the program on every Worker.
-    Launcher:
-      replicas: 1
-      restartPolicy: Never
-      template:
-        spec:
-          containers:
-            - name: launcher
-              image: ""
-              command: [mpirun]
-              env:
-                - name: OMPI_ALLOW_RUN_AS_ROOT
-                  value: "1"
-                - name: OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
-                  value: "1"
-    Worker:
-      replicas: 2
-      restartPolicy: Never
-      template:
-        spec:
-          containers:
-            - name: worker
-              image: ""
-              resources:
-                limits: {}
-`,
+  // The service's builder wrote it: the same job as from every other interface.
+  mpijob: stringify(builder.blanks.mpijob),
   trainjob: `apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:

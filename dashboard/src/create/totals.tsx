@@ -57,11 +57,7 @@ function QuotaAnswer({ check: { answer, error } }: { check: Check }) {
   const { availability } = answer;
   return (
     <>
-      {!answer.waits.length && (
-        <p>
-          <CheckCircleIcon className="app-good" /> {text.quota.fits}. {text.quota.fitsNow}
-        </p>
-      )}
+      {!answer.waits.length && <Start start={availability?.start} />}
       {answer.waits.map((finding) => (
         <FindingAlert key={`${finding.reason} ${finding.message}`} finding={finding} />
       ))}
@@ -76,6 +72,21 @@ function QuotaAnswer({ check: { answer, error } }: { check: Check }) {
         <Amounts title={text.quota.freeInQueue(availability.queue.name ?? "")} amounts={availability.queue.free} />
       )}
     </>
+  );
+}
+
+/** When the job can start. What the person may not read is unknown, not free. */
+function Start({ start }: { start: string | undefined }) {
+  if (start === "Now")
+    return (
+      <p>
+        <CheckCircleIcon className="app-good" /> {text.quota.fits}. {text.quota.fitsNow}
+      </p>
+    );
+  return (
+    <p>
+      {text.quota.fits}. {start === "WhenResumed" ? text.quota.whenResumed : text.quota.unknown}
+    </p>
   );
 }
 

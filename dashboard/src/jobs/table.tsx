@@ -1,6 +1,6 @@
 // The table of jobs. A row is drawn again only when its job has changed.
 
-import { MenuToggle, Progress, ProgressSize, Skeleton } from "@patternfly/react-core";
+import { Checkbox, MenuToggle, Progress, ProgressSize, Skeleton } from "@patternfly/react-core";
 import EllipsisVIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
 import { ActionsColumn, type IAction, Table, Tbody, Td, Th, Thead, type ThProps, Tr } from "@patternfly/react-table";
 import { type KeyboardEvent, memo, type ReactNode, useDeferredValue } from "react";
@@ -103,14 +103,14 @@ const Row = memo(function Row({ row, columns, selected, select, start }: RowProp
   const name = row.name ?? "";
   return (
     <Tr isRowSelected={selected}>
-      <Td
-        select={{
-          rowIndex: 0,
-          isSelected: selected,
-          onSelect: (_event, on) => select([row], on),
-          props: { "aria-label": text.rowSelect(name) },
-        }}
-      />
+      <Td modifier="fitContent">
+        <Checkbox
+          id={`select ${rowKey(row)}`}
+          aria-label={text.rowSelect(name)}
+          isChecked={selected}
+          onChange={(_event, on) => select([row], on)}
+        />
+      </Td>
       {columns.map((column) => (
         <Td
           className="app-cell"

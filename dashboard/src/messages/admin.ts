@@ -4,6 +4,7 @@ export const admin = {
   title: "Administrator",
   tabs: { overview: "Overview", capacity: "Capacity", usage: "Usage", audit: "Audit" },
   unread: "You may not read everything",
+  unknown: "Unknown: you do not have permission to read this.",
   unreadBody: (what: string) => `Not counted here: ${what}`,
   gpus: {
     title: "GPUs by model",

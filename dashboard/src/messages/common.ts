@@ -69,6 +69,11 @@ export const common = {
   gone: { title: "This no longer exists", body: "Someone may have deleted it." },
   tooMany: { title: "Too many requests", body: "Wait a moment, then try again." },
   failed: { title: "That did not work", unknown: "The service gave no reason." },
+  closeNotice: (title: string) => `Close the notice: ${title}`,
+  notLoaded: {
+    title: "The page could not be loaded",
+    body: "The service cannot be reached, or it has a newer version of this page. Reload to try again. What you have typed in a form is kept.",
+  },
   crashed: { title: "The page has an error", body: "Reload it. If this happens again, report it with the text below." },
   feedback: "Give feedback",
   feedbackAddress: "https://github.com/opendatahub-io/odh-dashboard/issues",

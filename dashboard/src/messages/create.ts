@@ -72,7 +72,7 @@ export const create = {
     },
     command: {
       label: "Command",
-      help: "What each Worker runs. Quote words with blanks. There is no shell: for pipes and variables write sh -c '…'.",
+      help: "What each Worker runs. Quote arguments that contain spaces. There is no shell: for pipes and variables write sh -c '…'.",
       link: `${guide}/quick-start.md`,
     },
     workers: {
@@ -200,11 +200,14 @@ export const create = {
     none: "not set",
     without: "Without the Launcher",
   },
+  openQuote: "A quotation mark is not closed; until it is, the job keeps the command that it had.",
   quota: {
     title: "Quota Available",
     checking: "Checking…",
     fits: "Fits within the quota",
     fitsNow: "The job can start now.",
+    whenResumed: "It starts when it is resumed.",
+    unknown: "It is unknown whether enough resources are free now, because you do not have permission to list nodes.",
     notChecked: "Fill in the form: the service then checks quota and free resources.",
     waits: "The job would wait",
     refused: "The job would be refused",

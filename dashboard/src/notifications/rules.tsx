@@ -1,6 +1,7 @@
 // The rules of a namespace, with what can be done with each.
 
-import { Label } from "@patternfly/react-core";
+import { Label, MenuToggle } from "@patternfly/react-core";
+import EllipsisVIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
 import { ActionsColumn, type IAction } from "@patternfly/react-table";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -93,7 +94,17 @@ function RuleActions({ namespace, rule, onEdit, onDelete }: ActionsProps) {
   return (
     <ActionsColumn
       items={items}
-      aria-label={text.menu(name)}
+      actionsToggle={({ onToggle, isOpen, isDisabled, toggleRef }) => (
+        <MenuToggle
+          ref={toggleRef}
+          variant="plain"
+          aria-label={text.menu(name)}
+          onClick={onToggle}
+          isExpanded={isOpen}
+          isDisabled={isDisabled}
+          icon={<EllipsisVIcon />}
+        />
+      )}
       popperProps={{ position: "right", appendTo: mainElement }}
     />
   );
