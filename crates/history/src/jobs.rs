@@ -93,6 +93,8 @@ pub struct Observation {
     pub at: Timestamp,
     /// Its state.
     pub state: State,
+    /// Its state as every interface shows it, for notifications.
+    pub shown: String,
     /// Its generation and spec.
     pub spec: Option<(i64, Value)>,
 }
@@ -211,6 +213,7 @@ fn transition(seen: &Observation, before: Option<State>) -> notifications::Trans
         version: seen.version,
         at: seen.at,
         from: before.map(|before| before.phase),
+        state: seen.shown.clone(),
         phase: seen.state.phase.clone(),
         reason: seen.state.reason.clone(),
         cause: seen.state.cause.clone(),

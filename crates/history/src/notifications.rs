@@ -290,6 +290,9 @@ pub struct Transition {
     pub at: Timestamp,
     /// The phase before, if there was one.
     pub from: Option<String>,
+    /// The state as every interface shows it; empty in deliveries of an earlier version.
+    #[serde(default)]
+    pub state: String,
     /// The phase.
     pub phase: String,
     /// The reason.
@@ -354,6 +357,7 @@ pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Op
         version: micros(now),
         at: now,
         from: None,
+        state: TEST.to_owned(),
         phase: TEST.to_owned(),
         reason: None,
         cause: None,

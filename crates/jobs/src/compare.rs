@@ -68,7 +68,7 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
     let of = |get: &dyn Fn(&Row) -> Option<String>| rows.iter().map(get).collect::<Vec<_>>();
     let outcome = vec![
         Line::new("kind", of(&|row| Some(row.kind.name().to_owned()))),
-        Line::new("state", of(&|row| Some(view::phase_name(row.phase).to_owned()))),
+        Line::new("state", of(&|row| Some(row.state.word.clone()))),
         Line::new("reason", of(&|row| row.phase_reason.clone())),
         Line::new("what happened", failure(|failure| Some(failure.message.clone()))),
         Line::new("exit code", failure(|failure| failure.exit_code.map(|code| code.to_string()))),

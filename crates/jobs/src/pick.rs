@@ -18,7 +18,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
 use crate::Kind;
-use crate::view::{self, Row};
+use crate::view::{self, DELETING, Row};
 
 pub use fields::{FIELDS, Fields};
 pub use labels::Labels;
@@ -172,11 +172,8 @@ fn is_in_state(row: &Row, word: &str) -> bool {
     let because = [&row.phase_reason, &row.cause].into_iter().flatten();
     word.eq_ignore_ascii_case(view::phase_name(row.phase))
         || because.into_iter().any(|reason| word.eq_ignore_ascii_case(reason))
-        || (row.deleting && word.eq_ignore_ascii_case(DELETING))
+        || word.eq_ignore_ascii_case(&row.state.word)
 }
-
-/// The state of a job that is being deleted.
-const DELETING: &str = "Deleting";
 
 /// Returns the words for states that this version knows: phases, and the reasons for them.
 pub fn known_states() -> Vec<&'static str> {
@@ -189,6 +186,7 @@ pub fn known_states() -> Vec<&'static str> {
         api::PHASE_REASON_RESTARTING,
         api::PHASE_REASON_RETRYING,
         api::CONDITION_STALLED,
+        api::REASON_COLLAPSED,
         api::REASON_VALIDATION,
     ];
     let causes = diagnosis::Cause::ALL.iter().map(|cause| cause.word());

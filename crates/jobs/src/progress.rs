@@ -142,7 +142,7 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
     }
     let said = |detail: &str| row.phase_reason.clone().map(|reason| (reason, detail.to_owned()));
     match row.phase_reason.as_deref() {
-        Some("Suspended") => return said("it is suspended until a queue or a user resumes it"),
+        Some("Suspended") => return said(view::SUSPENDED),
         Some("Queued") if seen.pods.is_empty() => return None,
         Some(api::PHASE_REASON_RESTARTING) => return said(&restarting(seen)),
         _ => {}
@@ -183,7 +183,7 @@ fn hindered(job: &DynamicObject, row: &Row) -> Option<(String, String)> {
     let status = view::status(job);
     let reason = row.cause.clone()?;
     if let Some(waiting) = status.waiting.filter(|_| status.phase_reason.is_some()) {
-        return Some((row.state(), waiting.message));
+        return Some((row.state.to_string(), waiting.message));
     }
     let stalled =
         status.conditions.into_iter().find(|condition| condition.type_ == api::CONDITION_STALLED)?;

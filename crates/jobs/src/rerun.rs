@@ -13,6 +13,7 @@ use crate::delete::{self, Manner};
 use crate::mistyped::{Mistyped, typed};
 use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
+use crate::view::JobAction;
 use crate::{Action, Advice, Attempt, Class, Error, Fault, Kind, export, list, manifest, view};
 
 /// Annotation of a job that repeats another: the first job's name.
@@ -53,7 +54,7 @@ pub async fn retry(
     rerun: &Rerun,
 ) -> Result<DynamicObject, Error> {
     let old = list::get(client, kind, namespace, name).await?;
-    if !view::row(&old).has_ended() {
+    if !view::row(&old).permits(JobAction::Retry) {
         return Err(Error::Refused {
             class: Class::Conflict,
             reason: "NotEnded".to_owned(),

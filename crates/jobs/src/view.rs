@@ -3,7 +3,9 @@
 //! The phase comes from `status.phase` if the operator sets it, else from upstream's conditions, so that every list
 //! uses the same terms, whichever operator reconciles the job. Pure.
 
+pub mod health;
 mod reported;
+mod state;
 mod told_failure;
 mod workers;
 
@@ -22,6 +24,8 @@ use crate::Kind;
 use crate::runtime::{self, RuntimeRef};
 
 pub use reported::{ANNOTATION_TRAINER_STATUS, MAX_METRIC_LENGTH, MAX_METRICS, Reported, of as reported};
+pub(crate) use state::SUSPENDED;
+pub use state::{DELETING, JobAction, JobHealth, JobState};
 pub use workers::Workers;
 
 /// A queue that a job is submitted to.
@@ -51,9 +55,22 @@ pub struct Row {
     /// The reason for the phase, one CamelCase word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_reason: Option<String>,
-    /// Why the job failed, what keeps it from starting, or why it hangs or is tried again, one CamelCase word.
+    /// Why the job failed, what keeps it from starting, why it hangs or is tried again, or why its success is doubtful, one
+    /// CamelCase word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Its state: the phase with what is most worth knowing about it, such as `Pending (ImagePull)`, `Running (Stalled)`,
+    /// `Retrying (OutOfMemory)`, `Cancelled`.
+    pub state: JobState,
+    /// How it is, for the colour of its state.
+    pub health: JobHealth,
+    /// A sentence about its state, if there is something to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// What a person may do with it in its state.
+    pub actions: Vec<JobAction>,
     /// The number of its Workers in each state.
     pub workers: Workers,
     /// The user who created it, if recorded.
@@ -94,29 +111,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the phase with what is most worth knowing about it: `Pending (ImagePull)`, `Running (Stalled)`,
-    /// `Retrying (OutOfMemory)`.
-    pub fn state(&self) -> String {
-        let (reason, cause) = (self.phase_reason.as_deref(), self.cause.as_deref());
-        let name = phase_name(self.phase);
-        let telling = match (self.phase, reason) {
-            (Phase::Succeeded, _) => None,
-            (Phase::Running, Some(api::PHASE_REASON_RETRYING)) => {
-                return cause.map_or_else(|| "Retrying".to_owned(), |cause| format!("Retrying ({cause})"));
-            }
-            (Phase::Failed, Some(reason)) if reason == diagnosis::Cause::Cancelled.word() => {
-                return reason.to_owned();
-            }
-            (Phase::Pending, None | Some(api::PHASE_REASON_INITIALIZING)) => cause.or(reason),
-            (Phase::Running, _) => cause,
-            (Phase::Pending | Phase::Failed, reason) => reason,
-        };
-        telling.map_or_else(|| name.to_owned(), |telling| format!("{name} ({telling})"))
-    }
-
     /// Whether the job has ended.
     pub fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+        self.ended
+    }
+
+    /// Whether the job's state permits this.
+    pub fn permits(&self, action: JobAction) -> bool {
+        self.actions.contains(&action)
     }
 
     /// Returns the time from when it ran to its end, or to `now` while it runs; `None` before it runs.
@@ -145,13 +147,22 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
     let (phase, phase_reason) = phase(kind, object, &status);
     let ended = matches!(phase, Phase::Succeeded | Phase::Failed);
     let started = started(&status, created);
+    let cause = cause(phase, phase_reason.as_deref(), &status);
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    let (reason, why) = (phase_reason.as_deref(), cause.as_deref());
+    let facts = state::Facts { kind, phase, reason, cause: why, deleting };
     Row {
+        state: facts.state(),
+        health: facts.health(),
+        message: facts.message(&status),
+        actions: facts.actions(),
+        ended,
         kind,
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
         name: object.metadata.name.clone().unwrap_or_default(),
         uid: object.metadata.uid.clone().unwrap_or_default(),
         phase,
-        cause: cause(phase, phase_reason.as_deref(), &status),
+        cause,
         phase_reason,
         workers: workers::of(kind, object, &status, pods, ended),
         owner: plan::owner(&object.metadata).map(str::to_owned),
@@ -168,7 +179,7 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
             _ => "-".to_owned(),
         },
         image: kind.image(object).unwrap_or_default(),
-        deleting: object.metadata.deletion_timestamp.is_some(),
+        deleting,
         labels: object.labels().clone(),
         runtime: (kind == Kind::TrainJob).then(|| runtime::of(object)).flatten(),
     }
@@ -184,17 +195,8 @@ fn cause(phase: Phase, phase_reason: Option<&str>, status: &MPIJobStatus) -> Opt
         Phase::Running if phase_reason == Some(api::PHASE_REASON_RETRYING) => {
             status.waiting.as_ref().map(|waiting| waiting.reason.clone())
         }
-        Phase::Running => stalled(status),
-        Phase::Succeeded => None,
+        Phase::Running | Phase::Succeeded => state::doubt(phase, status),
     }
-}
-
-/// Why a running job is stalled: a cause, or `Stalled` if nothing is known but its silence.
-fn stalled(status: &MPIJobStatus) -> Option<String> {
-    let condition = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_STALLED)?;
-    let reason = condition.reason.clone().filter(|_| condition.status == "True")?;
-    let known = diagnosis::Cause::of_word(&reason).filter(|cause| *cause != diagnosis::Cause::SilentHang);
-    Some(known.map_or(api::CONDITION_STALLED, diagnosis::Cause::word).to_owned())
 }
 
 /// Returns the job's spec; empty if it has none or it cannot be parsed.
@@ -366,35 +368,6 @@ mod tests {
     }
 
     #[test]
-    fn a_state_names_what_is_most_worth_knowing() {
-        let condition = |reason: &str| json!([{"type": "Stalled", "status": "True", "reason": reason}]);
-        let table = [
-            (json!({"phase": "Pending", "phaseReason": "Initializing"}), "Pending (Initializing)"),
-            (
-                json!({"phase": "Pending", "phaseReason": "Initializing", "waiting": {"reason": "ImagePull", "message": ""}}),
-                "Pending (ImagePull)",
-            ),
-            (json!({"phase": "Pending", "phaseReason": "Suspended"}), "Pending (Suspended)"),
-            (json!({"phase": "Running"}), "Running"),
-            (json!({"phase": "Running", "conditions": condition("NoOutput")}), "Running (Stalled)"),
-            (
-                json!({"phase": "Running", "conditions": condition("PythonException")}),
-                "Running (PythonException)",
-            ),
-            (
-                json!({"phase": "Running", "phaseReason": "Retrying", "waiting": {"reason": "OutOfMemory", "message": ""}}),
-                "Retrying (OutOfMemory)",
-            ),
-            (json!({"phase": "Failed", "phaseReason": "WorkerLost"}), "Failed (WorkerLost)"),
-            (json!({"phase": "Succeeded"}), "Succeeded"),
-            (json!({"phase": "Failed", "phaseReason": "Cancelled"}), "Cancelled"),
-        ];
-        for (status, state) in table {
-            assert_eq!(row(&object(status.clone())).state(), state, "{status}");
-        }
-    }
-
-    #[test]
     fn upstreams_conditions_give_the_same_words() {
         let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason});
         let created = condition("Created", "True", "MPIJobCreated");
@@ -440,7 +413,7 @@ mod tests {
             job.metadata.generation = Some(2);
             job.data["spec"]["runPolicy"]["suspend"] = suspend.into();
             job.data["status"]["observedGeneration"] = observed.into();
-            row(&job).state()
+            row(&job).state.to_string()
         };
         let (running, held) =
             (json!({"phase": "Running"}), json!({"phase": "Pending", "phaseReason": "Suspended"}));
@@ -533,13 +506,14 @@ mod tests {
         made.metadata.uid = Some("u".to_owned());
         let value = serde_json::to_value(row(&made)).unwrap();
         let expected = json!({"kind": "MPIJob", "namespace": "team", "name": "pi", "uid": "u", "phase": "Running",
+            "state": "Running", "health": "running", "ended": false, "actions": ["suspend", "cancel", "delete"],
             "workers": {"running": 0, "pending": 4, "failed": 0, "of": 4},
             "created": "2026-01-01T00:00:00Z", "started": "2026-01-01T00:00:10Z",
             "runningSince": "2026-01-01T00:00:10Z", "finished": null, "gpus": 0,
             "queue": {"name": "gpus"}, "progress": {"percent": 50, "timeLeft": 60},
             "slotsPerWorker": 2, "mpi": "OpenMPI", "image": "img", "deleting": false});
         assert_eq!(value, expected);
-        assert!(value.to_string().len() <= 500, "{}", value.to_string().len());
+        assert!(value.to_string().len() <= 600, "{}", value.to_string().len());
     }
 
     #[test]

@@ -109,7 +109,8 @@ impl Filter {
         let is_in = |word: &String| {
             word.eq_ignore_ascii_case(&row.phase)
                 || word.eq_ignore_ascii_case(&row.phase_reason)
-                || (row.deleting && word.eq_ignore_ascii_case("Deleting"))
+                || word.eq_ignore_ascii_case(&row.cause)
+                || word.eq_ignore_ascii_case(&row.state)
         };
         let in_time = |at: Timestamp| {
             self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)

@@ -51,6 +51,7 @@ impl Seen {
             version: object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0),
             at: row.finished.or_else(|| last_transition(&status)).unwrap_or(created),
             state,
+            shown: row.state.to_string(),
             spec: None,
         };
         Self { observation, attempts: attempts(&status) }

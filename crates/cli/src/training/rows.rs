@@ -1,8 +1,7 @@
 //! Jobs as rows of a table, names or objects.
 
-use api::Phase;
 use jiff::Timestamp;
-use jobs::view::{self, Row};
+use jobs::view::{self, JobHealth, Row};
 use kube::api::DynamicObject;
 
 use crate::arguments::Output;
@@ -121,20 +120,15 @@ fn workers(row: &Row) -> String {
     }
 }
 
-/// Returns the phase, with its reason if that is more informative and has no column of its own.
+/// Returns the state; `bare`, without the reason, which then has a column of its own.
 pub fn state(row: &Row, bare: bool) -> String {
-    let name = view::phase_name(row.phase);
-    if row.deleting {
-        return styled(CAREFUL, "Deleting");
-    }
-    let style = match row.phase {
-        Phase::Succeeded => GOOD,
-        Phase::Failed => BAD,
-        Phase::Pending => CAREFUL,
-        Phase::Running => anstyle::Style::new(),
+    let style = match row.health {
+        JobHealth::Succeeded => GOOD,
+        JobHealth::Failed => BAD,
+        JobHealth::Waiting | JobHealth::Suspended | JobHealth::Degraded | JobHealth::Deleting => CAREFUL,
+        JobHealth::Running | JobHealth::Cancelled => anstyle::Style::new(),
     };
-    let style = if row.phase == Phase::Running && row.cause.is_some() { CAREFUL } else { style };
-    styled(style, &if bare { name.to_owned() } else { row.state() })
+    styled(style, &if bare { row.state.word.clone() } else { row.state.to_string() })
 }
 
 #[cfg(test)]

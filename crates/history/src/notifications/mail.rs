@@ -117,11 +117,10 @@ fn message(claim: &Claim, from: Mailbox, to: &str) -> Result<Message, Failure> {
 }
 
 fn subject(transition: &Transition) -> String {
-    let Transition { kind, namespace, name, phase, .. } = transition;
-    let why = transition.cause.as_ref().or(transition.reason.as_ref());
-    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    let Transition { kind, namespace, name, state, phase, .. } = transition;
+    let state = if state.is_empty() { phase } else { state };
     // A line feed would begin another header.
-    format!("{kind} {namespace}/{name}: {phase}{why}").replace(char::is_control, " ")
+    format!("{kind} {namespace}/{name}: {state}").replace(char::is_control, " ")
 }
 
 fn text(transition: &Transition) -> String {
@@ -133,6 +132,7 @@ fn text(transition: &Transition) -> String {
         version: _,
         at,
         from,
+        state: _,
         phase,
         reason,
         cause,

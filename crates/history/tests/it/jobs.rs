@@ -26,6 +26,7 @@ pub fn seen(uid: &str, version: i64, phase: &str) -> Observation {
             workers: Workers { running: 1, pending: 0, failed: 0, of: 2 },
             ..State::default()
         },
+        shown: format!("{phase} (Shown)"),
         spec: None,
     }
 }

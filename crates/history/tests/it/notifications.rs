@@ -291,6 +291,7 @@ fn a_delivery_arrives_signed_over_tls_and_once() {
         assert!(signature::verify(&rule.secret, headers, &one.body, now, Duration::from_secs(60)));
         let body: Transition = serde_json::from_slice(&one.body).unwrap();
         assert_eq!((body.uid.as_str(), body.phase.as_str()), ("a", "Pending"));
+        assert_eq!(body.state, "Pending (Shown)", "the state as every interface shows it");
     });
 }
 

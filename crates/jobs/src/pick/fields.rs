@@ -6,7 +6,7 @@ use crate::manifest::nearest;
 use crate::view::Row;
 
 /// The fields of a row in JSON.
-pub const FIELDS: [&str; 20] = [
+pub const FIELDS: [&str; 25] = [
     "kind",
     "namespace",
     "name",
@@ -14,6 +14,11 @@ pub const FIELDS: [&str; 20] = [
     "phase",
     "phaseReason",
     "cause",
+    "state",
+    "health",
+    "message",
+    "ended",
+    "actions",
     "workers",
     "owner",
     "created",
@@ -68,7 +73,8 @@ mod tests {
         let object = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
             "metadata": {"name": "pi", "namespace": "team", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
                 "annotations": {api::ANNOTATION_OWNER: "jane"}, "labels": {crate::kind::LABEL_QUEUE: "q"}},
-            "status": {"phase": "Failed", "phaseReason": "OutOfMemory", "trainerStatus": {"progressPercentage": 1}}});
+            "status": {"phase": "Failed", "phaseReason": "OutOfMemory", "trainerStatus": {"progressPercentage": 1},
+                "failure": {"reason": "OutOfMemory", "message": "too much"}}});
         crate::view::row(&serde_json::from_value(object).unwrap())
     }
 

@@ -8,6 +8,7 @@ use jobs::delete::Manner;
 use jobs::describe::{EventView, PodView};
 use jobs::detail::{self, Detail};
 use jobs::export::{self, Inexpressible};
+use jobs::view::health::{self, WorkerView};
 use jobs::{compare, delete, events, list, view};
 use kube::api::DynamicObject;
 use plan::{Explanation, Stage, Step};
@@ -18,7 +19,7 @@ use crate::call::proper;
 use crate::contract::{
     CompareJobsRequest, CompareJobsResponse, Compared, Condition, DeleteJobRequest, DeleteJobResponse, Event,
     ExportJobRequest, ExportJobResponse, Failure, Fix, GetJobRequest, Job, JobRef, JobRow, JobStep,
-    ListEventsRequest, ListEventsResponse, Pod, Waiting,
+    JobWorker, ListEventsRequest, ListEventsResponse, Pod, Waiting,
 };
 use crate::filter::kind;
 use crate::identity::Caller;
@@ -43,7 +44,9 @@ pub async fn get_job(
     let status = view::in_our_words(object).status.unwrap_or_default();
     let known = service.board.get(&(kind, request.namespace, request.name));
     let queue_position = known.and_then(|entry| entry.row.queue_position);
+    let workers = health::workers(&description.row, &description.status, &description.pods);
     Ok(Job {
+        worker_list: workers.into_iter().map(worker).collect(),
         row: Some(JobRow { queue_position, ..row::of(description.row) }),
         manifest: yaml(&export::manifest(object)),
         conditions: status.conditions.iter().map(condition).collect(),
@@ -126,7 +129,13 @@ fn pod(pod: &PodView) -> Pod {
         exit_code: pod.exit_code,
         created: time(pod.created),
         gpus: count(pod.gpus),
+        health: word(health::of_pod(pod)),
     }
+}
+
+fn worker(worker: WorkerView) -> JobWorker {
+    let WorkerView { index, health, pod, state } = worker;
+    JobWorker { index, health: word(health), pod: pod.unwrap_or_default(), state }
 }
 
 fn failure(failure: api::Failure) -> Failure {

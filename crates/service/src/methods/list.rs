@@ -23,7 +23,7 @@ use crate::service::Service;
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 500;
 /// The fields that every row has: those by which a job is known, and numbers and flags.
-const ALWAYS: [&str; 5] = ["kind", "namespace", "name", "gpus", "deleting"];
+const ALWAYS: [&str; 6] = ["kind", "namespace", "name", "gpus", "deleting", "ended"];
 /// The fields of a row in other front ends that the contract's rows lack.
 const ELSEWHERE: [&str; 3] = ["slotsPerWorker", "mpi", "image"];
 

@@ -4,6 +4,7 @@ use std::io;
 
 use jobs::Class;
 use jobs::usage::{JobUse, PodUse};
+use jobs::view::JobHealth;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
@@ -95,20 +96,21 @@ fn draw_jobs(frame: &mut Frame, view: &View, area: Rect) {
         u16::try_from(view.jobs.iter().map(text).max().unwrap_or(0).max(heading.len())).unwrap_or(u16::MAX)
     };
     let namespaces = if several { longest(|job| job.row.namespace.len(), "NAMESPACE").min(20) } else { 0 };
-    let states = longest(|job| job.row.state().len(), "STATE");
+    let states = longest(|job| job.row.state.to_string().len(), "STATE");
     let rows = view.jobs.iter().map(|job| {
         let row = &job.row;
-        let state = row.state();
-        let color = match row.phase {
-            api::Phase::Succeeded => Color::Green,
-            api::Phase::Failed => Color::Red,
-            api::Phase::Pending => Color::Yellow,
-            api::Phase::Running => Color::Reset,
+        let color = match row.health {
+            JobHealth::Succeeded => Color::Green,
+            JobHealth::Failed => Color::Red,
+            JobHealth::Waiting | JobHealth::Suspended | JobHealth::Degraded | JobHealth::Deleting => {
+                Color::Yellow
+            }
+            JobHealth::Running | JobHealth::Cancelled => Color::Reset,
         };
         Row::new([
             Cell::new(if several { row.namespace.clone() } else { String::new() }),
             Cell::new(row.name.clone()),
-            Cell::new(state).style(Style::new().fg(color)),
+            Cell::new(row.state.to_string()).style(Style::new().fg(color)),
             Cell::new(format!("{}/{}", row.workers.running, row.workers.of)),
             Cell::new(cores(job.cpu_cores, None)),
             Cell::new(bytes(job.memory_bytes, None)),
