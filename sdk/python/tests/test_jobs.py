@@ -28,7 +28,7 @@ from openshift_ai.training import (
     QuotaExceededError,
     TrainingTimeoutError,
     WaitInterrupted,
-    _html,
+    exit_code,
 )
 from openshift_ai.training._traceback import last_traceback
 
@@ -130,27 +130,6 @@ def test_the_last_traceback_is_found_among_the_lines_of_other_ranks() -> None:
     assert (len(last_traceback(long)), last_traceback(long)[-1]) == (10, "ValueError: no")
 
 
-@pytest.mark.parametrize(
-    ("phase", "reason", "cause", "summary"),
-    [
-        ("", "", "", "Unknown"),
-        ("Pending", "Initializing", "ImagePull", "Pending (ImagePull)"),
-        ("Pending", "Queued", "Unschedulable", "Pending (Queued)"),
-        ("Running", "", "Stalled", "Running (Stalled), 1/2 Workers running"),
-        ("Running", "Retrying", "OutOfMemory", "Retrying (OutOfMemory), 1/2 Workers running"),
-        ("Running", "Retrying", "", "Retrying, 1/2 Workers running"),
-        ("Succeeded", "Complete", "", "Succeeded"),
-        ("Failed", "Cancelled", "Cancelled", "Cancelled"),
-        ("Failed", "LibraryMissing", "LibraryMissing", "Failed (LibraryMissing)"),
-    ],
-)
-def test_a_summary_has_the_words_of_the_command_line(phase: str, reason: str, cause: str, summary: str) -> None:
-    row = {"phase": phase, "phaseReason": reason, "cause": cause, "workers": {"running": 1, "of": 2}}
-    status = JobStatus.model_validate(row)
-    assert status.summary == summary
-    assert (f"{status.workers_running}/2" in _html.bar(status)) == (phase == "Running")
-
-
 def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
     job = client.create_mpijob(name="long", image=IMAGE, command=FOREVER, workers=1)
     with pytest.raises(TrainingTimeoutError, match=r"has not ended within 1 s.*") as caught:
@@ -183,10 +162,11 @@ def test_a_cancelled_job_ends_and_stays(client: MPIJobClient) -> None:
     job = client.create_mpijob(name="enough", image=IMAGE, command=FOREVER, workers=1)
     job.wait_until("Running", timeout=60)
     job.cancel()
-    with pytest.raises(JobFailedError, match="cancelled"):
+    with pytest.raises(JobCancelledError, match="cancelled") as caught:
         job.wait_for_completion(timeout=60)
+    assert exit_code(caught.value) == 103, "as odh"
     status = job.refresh()
-    assert (status.phase, status.cause) == ("Failed", "Cancelled")
+    assert (status.state, status.phase, status.cause) == ("Cancelled", "Failed", "Cancelled")
     job.delete()
 
 

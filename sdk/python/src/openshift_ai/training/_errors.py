@@ -13,7 +13,7 @@ TrainingError
 │   └── TooManyRequestsError  more requests than one user may send
 ├── TrainingTimeoutError      a wait has ended before the job; also a TimeoutError
 ├── JobFailedError            the job failed: cause, evidence and fix
-└── JobCancelledError         the job was deleted or replaced while it was waited for
+└── JobCancelledError         the job was cancelled, deleted or replaced while it was waited for
 """
 
 from __future__ import annotations
@@ -194,9 +194,16 @@ class JobFailedError(TrainingError):
 
 
 class JobCancelledError(TrainingError):
-    """The job was deleted or replaced while it was waited for."""
+    """The job was cancelled, deleted or replaced while it was waited for."""
 
     code = "JobCancelled"
+    exit_code: int | None = None
+    """As of a job that failed: the exit code of a container; nobody waits for that."""
+
+    @property
+    def cause(self) -> str:
+        """`Cancelled` or `Deleted`."""
+        return self.reason
 
 
 class WaitInterrupted(KeyboardInterrupt):

@@ -11,23 +11,27 @@ if TYPE_CHECKING:
     from ._models import CompareJobsResponse
     from ._status import JobDetails, JobStatus
 
-#: A colour and a shape for each phase: colour alone is not for everyone.
-_PHASES = {
-    "Pending": ("#6a6e73", "◷"),
-    "Running": ("#0066cc", "▶"),
-    "Succeeded": ("#3e8635", "✔"),
-    "Failed": ("#c9190b", "✖"),
+#: A colour and a shape for how a job is: colour alone is not for everyone. A word of a newer service has neither.
+_LOOKS = {
+    "waiting": ("#6a6e73", "◷"),
+    "suspended": ("#6a6e73", "⏸"),
+    "running": ("#0066cc", "▶"),
+    "degraded": ("#795600", "⚠"),
+    "succeeded": ("#3e8635", "✔"),
+    "failed": ("#c9190b", "✖"),
+    "cancelled": ("#6a6e73", "⊘"),
+    "deleting": ("#6a6e73", "…"),
 }
+_UNKNOWN = ("#6a6e73", "?")
 _STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:13px"
 _CELL = "padding:4px 12px 4px 0;text-align:left;vertical-align:top"
 
 
 def badge(status: JobStatus) -> str:
-    """The phase, with its reason."""
-    colour, shape = _PHASES.get(status.phase, ("#6a6e73", "?"))
-    reason = status.phase_reason or status.cause
-    text = f"{status.phase} · {reason}" if reason else status.phase
-    return f'<span style="color:{colour};font-weight:600">{shape} {escape(text)}</span>'
+    """The state, by colour, shape and word; the sentence about it is its title."""
+    colour, shape = _LOOKS.get(status.health, _UNKNOWN)
+    title = f' title="{escape(status.message)}"' if status.message else ""
+    return f'<span style="color:{colour};font-weight:600"{title}>{shape} {escape(status.state)}</span>'
 
 
 def bar(status: JobStatus) -> str:
@@ -80,7 +84,7 @@ def job_table(jobs: Sequence[JobStatus]) -> str:
         ]
         for job in jobs
     ]
-    return table(["Name", "Namespace", "Kind", "Phase", "Workers", "GPUs", "Progress", "Time"], rows)
+    return table(["Name", "Namespace", "Kind", "State", "Workers", "GPUs", "Progress", "Time"], rows)
 
 
 def progress(job: JobStatus) -> str:

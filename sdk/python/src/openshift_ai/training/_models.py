@@ -295,8 +295,13 @@ class WorkerCounts(Message):
 class JobRow(Message):
     """A job in a list: everything that a table shows."""
 
+    actions: list[str] = []
+    """What can be done with it in its state; permissions are another question."""
+
     cause: str = ""
-    """Why the job failed or cannot start, one CamelCase word, for example `OutOfMemory`."""
+    """Why the job failed or cannot start, why it hangs, or why its success is doubtful, one CamelCase word,
+    for example `OutOfMemory`.
+    """
 
     created: Time = None
     """When the job was created."""
@@ -304,14 +309,27 @@ class JobRow(Message):
     deleting: bool = False
     """Whether it is being deleted."""
 
+    ended: bool = False
+    """Whether it has ended, so that nothing of it changes any more."""
+
     finished: Time = None
     """When it ended."""
 
     gpus: int = 0
     """The GPUs that all its pods request."""
 
+    health: str = ""
+    """How it is, for the colour and the shape of its state. `suspended`: by a person. `degraded`: it hangs, is
+    tried again, or its success is doubtful. Show a word that you do not know without a colour.
+    """
+
     kind: str = ""
     """The kind."""
+
+    message: str = ""
+    """Why it failed, what it waits for, when it is tried again, or what is doubtful, in a sentence of at most
+    400 characters; empty if there is nothing to say but the state.
+    """
 
     name: str = ""
     """The name."""
@@ -347,6 +365,12 @@ class JobRow(Message):
 
     started: Time = None
     """When it was first allowed to run, or last resumed."""
+
+    state: str = ""
+    """Its state for people: the phase with what is most worth knowing about it, such as `Pending (ImagePull)`,
+    `Running (Stalled)`, `Retrying (OutOfMemory)`, `Succeeded (Collapsed)`, `Failed (RankExited)`,
+    `Cancelled`, `Deleting`. Show it as it is.
+    """
 
     uid: str = ""
     """The Kubernetes UID."""
@@ -963,6 +987,10 @@ class Pod(Message):
     gpus: int = 0
     """The GPUs that it requests, of any vendor."""
 
+    health: str = ""
+    """How it is. `blocked`: it cannot start until something changes. `gone`: it is about to be removed.
+    """
+
     index: int | None = None
     """The Worker's index."""
 
@@ -1043,6 +1071,22 @@ class Waiting(Message):
     """What to do about it."""
 
 
+class JobWorker(Message):
+    """A Worker that a job has or should have."""
+
+    health: str = ""
+    """How it is."""
+
+    index: int = 0
+    """Its index."""
+
+    pod: str = ""
+    """The name of its pod; empty if it has none."""
+
+    state: str = ""
+    """The state of its pod, or why it failed if its pod is gone."""
+
+
 class Job(Message):
     """A job."""
 
@@ -1080,6 +1124,9 @@ class Job(Message):
 
     waiting: Waiting | None = None
     """What it waits for, if it has not ended and does not simply run."""
+
+    worker_list: list[JobWorker] = []
+    """Every Worker that it has or should have, by index, whether it has a pod or not."""
 
 
 class JobCounts(Message):

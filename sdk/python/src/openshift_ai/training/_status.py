@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 from ._models import Job, JobMetrics, JobRow
 
-#: Phases after which nothing changes.
-ENDED = frozenset({"Succeeded", "Failed"})
-
 
 class JobStatus(JobRow):
     """The status of a job, as the service computed it."""
@@ -36,37 +33,23 @@ class JobStatus(JobRow):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the job has succeeded or failed."""
-        return self.phase in ENDED
+        """Whether the job has ended, as `ended`."""
+        return self.ended
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether the job has succeeded."""
+        """Whether the job has succeeded; `cause` then names a doubt about it, if there is one."""
         return self.phase == "Succeeded"
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether a person ended the job."""
+        return self.health == "cancelled"
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Kind, namespace and name."""
         return (self.kind, self.namespace, self.name)
-
-    @property
-    def state(self) -> str:
-        """The phase with what is most worth knowing about it, in the words of `odh training list`.
-
-        For example `Pending (ImagePull)`, `Retrying (OutOfMemory)`, `Failed (RankExited)` or `Cancelled`.
-        """
-        name, reason = self.phase or "Unknown", self.phase_reason
-        if (name, reason) == ("Failed", "Cancelled"):
-            return reason
-        if (name, reason) == ("Running", "Retrying"):
-            name, reason = "Retrying", self.cause
-        elif name == "Succeeded":
-            reason = ""
-        elif name == "Running":
-            reason = self.cause
-        elif name == "Pending" and reason in ("", "Initializing"):
-            reason = self.cause or reason
-        return f"{name} ({reason})" if reason else name
 
     @property
     def summary(self) -> str:

@@ -174,8 +174,8 @@ class AsyncMPIJob:
     ) -> JobStatus:
         """Waits until the job has ended.
 
-        Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is deleted, and
-        `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
+        Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is cancelled or deleted,
+        and `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
         """
         with self._interruptible("wait_for_completion()"):
             async with aclosing(self.watch(timeout)) as seen:
@@ -192,7 +192,7 @@ class AsyncMPIJob:
     ) -> JobStatus:
         """Waits until the job is in a phase, or has passed it.
 
-        Raises `JobFailedError` if the job fails before.
+        Raises `JobFailedError` if the job fails before, and `JobCancelledError` if it is cancelled.
         """
         order = {"Pending": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
         with self._interruptible(f"wait_until({phase!r})"):
@@ -207,8 +207,13 @@ class AsyncMPIJob:
             raise ConflictError(f"{self.kind} {self.namespace}/{self.name} has succeeded, it cannot be {phase}")
         raise await self.failure()
 
-    async def failure(self) -> JobFailedError:
-        """The error that says why the job failed."""
+    async def failure(self) -> JobFailedError | JobCancelledError:
+        """The error that says why the job failed, or that it was cancelled."""
+        if self._status.is_cancelled:
+            message = self._status.message or "it was cancelled"
+            return JobCancelledError(
+                f"{self.kind} {self.namespace}/{self.name} did not finish: {message}", reason="Cancelled"
+            )
         try:
             found = (await self.details()).failure
         except NotFoundError:
@@ -217,8 +222,7 @@ class AsyncMPIJob:
         message = f"{self.kind} {self.namespace}/{self.name} failed"
         message += f": {cause}" if cause else ""
         message += f": {found.message}" if found and found.message else ""
-        traceback = await self._traceback() if cause != "Cancelled" else ()
-        return JobFailedError(message, job=self._status, failure=found, traceback=traceback)
+        return JobFailedError(message, job=self._status, failure=found, traceback=await self._traceback())
 
     async def _traceback(self) -> tuple[str, ...]:
         """The last lines of the traceback in the output; empty if there is none, or the output cannot be read."""

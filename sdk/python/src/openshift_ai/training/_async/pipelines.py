@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from .._durations import seconds
-from .._errors import JobFailedError, NotFoundError, TrainingTimeoutError
+from .._errors import JobCancelledError, JobFailedError, NotFoundError, TrainingTimeoutError
 from .._retries import Retries, Step
 from . import runtime
 from .job import AsyncMPIJob
@@ -32,8 +32,8 @@ class AsyncJobResult:
     """The job; that of the last attempt."""
     attempts: int = 1
     """How often it was run."""
-    error: JobFailedError | None = None
-    """Why it failed, if it did."""
+    error: JobFailedError | JobCancelledError | None = None
+    """Why it failed, or that it was cancelled or deleted."""
     failures: list[JobFailedError] = field(default_factory=list)
     """Why earlier attempts failed, each with its `job`."""
     outputs: dict[str, str] = field(default_factory=dict)
@@ -72,6 +72,9 @@ async def run(
         if job.status.has_succeeded:
             return AsyncJobResult(job, attempt, failures=failures, outputs=await job.outputs())
         error = await job.failure()
+        if isinstance(error, JobCancelledError):
+            # Nobody wants another attempt.
+            return AsyncJobResult(job, attempt, error, failures)
         following = policy.next(current, attempt, error)
         if following is None:
             return AsyncJobResult(job, attempt, error, failures)
@@ -170,4 +173,4 @@ async def _result(job: AsyncMPIJob, status: JobStatus) -> AsyncJobResult:
         return AsyncJobResult(job, error=await job.failure())
     except NotFoundError:
         message = f"{job.kind} {job.namespace}/{job.name} was deleted before it ended"
-        return AsyncJobResult(job, error=JobFailedError(message, job=status, failure=None))
+        return AsyncJobResult(job, error=JobCancelledError(message, reason="Deleted"))

@@ -173,8 +173,8 @@ class MPIJob:
     ) -> JobStatus:
         """Waits until the job has ended.
 
-        Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is deleted, and
-        `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
+        Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is cancelled or deleted,
+        and `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
         """
         with self._interruptible("wait_for_completion()"):
             with closing(self.watch(timeout)) as seen:
@@ -191,7 +191,7 @@ class MPIJob:
     ) -> JobStatus:
         """Waits until the job is in a phase, or has passed it.
 
-        Raises `JobFailedError` if the job fails before.
+        Raises `JobFailedError` if the job fails before, and `JobCancelledError` if it is cancelled.
         """
         order = {"Pending": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
         with self._interruptible(f"wait_until({phase!r})"):
@@ -206,8 +206,13 @@ class MPIJob:
             raise ConflictError(f"{self.kind} {self.namespace}/{self.name} has succeeded, it cannot be {phase}")
         raise self.failure()
 
-    def failure(self) -> JobFailedError:
-        """The error that says why the job failed."""
+    def failure(self) -> JobFailedError | JobCancelledError:
+        """The error that says why the job failed, or that it was cancelled."""
+        if self._status.is_cancelled:
+            message = self._status.message or "it was cancelled"
+            return JobCancelledError(
+                f"{self.kind} {self.namespace}/{self.name} did not finish: {message}", reason="Cancelled"
+            )
         try:
             found = (self.details()).failure
         except NotFoundError:
@@ -216,8 +221,7 @@ class MPIJob:
         message = f"{self.kind} {self.namespace}/{self.name} failed"
         message += f": {cause}" if cause else ""
         message += f": {found.message}" if found and found.message else ""
-        traceback = self._traceback() if cause != "Cancelled" else ()
-        return JobFailedError(message, job=self._status, failure=found, traceback=traceback)
+        return JobFailedError(message, job=self._status, failure=found, traceback=self._traceback())
 
     def _traceback(self) -> tuple[str, ...]:
         """The last lines of the traceback in the output; empty if there is none, or the output cannot be read."""

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from .._durations import seconds
-from .._errors import JobFailedError, NotFoundError, TrainingTimeoutError
+from .._errors import JobCancelledError, JobFailedError, NotFoundError, TrainingTimeoutError
 from .._retries import Retries, Step
 from . import runtime
 from .job import MPIJob
@@ -33,8 +33,8 @@ class JobResult:
     """The job; that of the last attempt."""
     attempts: int = 1
     """How often it was run."""
-    error: JobFailedError | None = None
-    """Why it failed, if it did."""
+    error: JobFailedError | JobCancelledError | None = None
+    """Why it failed, or that it was cancelled or deleted."""
     failures: list[JobFailedError] = field(default_factory=list)
     """Why earlier attempts failed, each with its `job`."""
     outputs: dict[str, str] = field(default_factory=dict)
@@ -73,6 +73,9 @@ def run(
         if job.status.has_succeeded:
             return JobResult(job, attempt, failures=failures, outputs=job.outputs())
         error = job.failure()
+        if isinstance(error, JobCancelledError):
+            # Nobody wants another attempt.
+            return JobResult(job, attempt, error, failures)
         following = policy.next(current, attempt, error)
         if following is None:
             return JobResult(job, attempt, error, failures)
@@ -171,4 +174,4 @@ def _result(job: MPIJob, status: JobStatus) -> JobResult:
         return JobResult(job, error=job.failure())
     except NotFoundError:
         message = f"{job.kind} {job.namespace}/{job.name} was deleted before it ended"
-        return JobResult(job, error=JobFailedError(message, job=status, failure=None))
+        return JobResult(job, error=JobCancelledError(message, reason="Deleted"))
