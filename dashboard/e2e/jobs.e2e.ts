@@ -118,7 +118,7 @@ describe("the list of jobs", () => {
       await expect.poll(focused).toBe("Suspend (10)");
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: "Suspended 10 jobs" }).waitFor();
-      await expect.poll(() => page.locator("tbody").getByText("Suspended", { exact: true }).count()).toBe(10);
+      await expect.poll(() => page.locator("tbody").getByText("Pending (Suspended)", { exact: true }).count()).toBe(10);
     });
   });
 

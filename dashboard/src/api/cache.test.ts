@@ -10,6 +10,8 @@ const row = (name: string, phase: JobRow["phase"] = "Running"): JobRow => ({
   phase,
   gpus: 0,
   deleting: false,
+  ended: false,
+  actions: [],
 });
 const page: JobsPage = { jobs: [row("a"), row("b"), row("c")], total: 3 };
 

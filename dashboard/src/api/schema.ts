@@ -1362,6 +1362,8 @@ export interface components {
             unread: string[];
             /** @description What it waits for, if it has not ended and does not simply run. */
             waiting?: components["schemas"]["Waiting"];
+            /** @description Every Worker that it has or should have, by index, whether it has a pod or not. */
+            workerList: components["schemas"]["JobWorker"][];
         };
         /** @description An attempt to run a job, and how it ended. */
         JobAttempt: {
@@ -1478,8 +1480,10 @@ export interface components {
         };
         /** @description A job in a list: everything that a table shows. */
         JobRow: {
+            /** @description What can be done with it in its state; permissions are another question. */
+            actions: ("suspend" | "resume" | "cancel" | "retry" | "delete")[];
             /**
-             * @description Why the job failed or cannot start, one CamelCase word, for example `OutOfMemory`.
+             * @description Why the job failed or cannot start, why it hangs, or why its success is doubtful, one CamelCase word, for example `OutOfMemory`.
              * @example OutOfMemory
              */
             cause?: string;
@@ -1490,6 +1494,8 @@ export interface components {
             created?: string;
             /** @description Whether it is being deleted. */
             deleting: boolean;
+            /** @description Whether it has ended, so that nothing of it changes any more. */
+            ended: boolean;
             /** @description When it ended. */
             finished?: string;
             /**
@@ -1498,10 +1504,17 @@ export interface components {
              */
             gpus: number;
             /**
+             * @description How it is, for the colour and the shape of its state. `suspended`: by a person. `degraded`: it hangs, is tried again, or its success is doubtful. Show a word that you do not know without a colour.
+             * @enum {string}
+             */
+            health?: "waiting" | "suspended" | "running" | "degraded" | "succeeded" | "failed" | "cancelled" | "deleting";
+            /**
              * @description The kind.
              * @enum {string}
              */
             kind?: "MPIJob" | "TrainJob" | "PyTorchJob" | "TFJob";
+            /** @description Why it failed, what it waits for, when it is tried again, or what is doubtful, in a sentence of at most 400 characters; empty if there is nothing to say but the state. */
+            message?: string;
             /**
              * @description The name.
              * @example resnet
@@ -1540,6 +1553,11 @@ export interface components {
             runningSince?: string;
             /** @description When it was first allowed to run, or last resumed. */
             started?: string;
+            /**
+             * @description Its state for people: the phase with what is most worth knowing about it, such as `Pending (ImagePull)`, `Running (Stalled)`, `Retrying (OutOfMemory)`, `Succeeded (Collapsed)`, `Failed (RankExited)`, `Cancelled`, `Deleting`. Show it as it is.
+             * @example Pending (ImagePull)
+             */
+            state?: string;
             /** @description The Kubernetes UID. */
             uid?: string;
             /** @description The Workers by state. */
@@ -1681,6 +1699,23 @@ export interface components {
              * @description The Workers that have this step behind them, if the job is at it and they can be counted.
              */
             workersDone?: number;
+        };
+        /** @description A Worker that a job has or should have. */
+        JobWorker: {
+            /**
+             * @description How it is.
+             * @enum {string}
+             */
+            health?: "failed" | "blocked" | "waiting" | "starting" | "running" | "done" | "gone";
+            /**
+             * Format: int32
+             * @description Its index.
+             */
+            index: number;
+            /** @description The name of its pod; empty if it has none. */
+            pod?: string;
+            /** @description The state of its pod, or why it failed if its pod is gone. */
+            state?: string;
         };
         /** @description An event of the stream. */
         JobsEvent: {
@@ -2016,6 +2051,11 @@ export interface components {
              * @description The GPUs that it requests, of any vendor.
              */
             gpus: number;
+            /**
+             * @description How it is. `blocked`: it cannot start until something changes. `gone`: it is about to be removed.
+             * @enum {string}
+             */
+            health?: "failed" | "blocked" | "waiting" | "starting" | "running" | "done" | "gone";
             /**
              * Format: int32
              * @description The Worker's index.
@@ -2742,7 +2782,7 @@ export interface operations {
                 /** @description Only jobs of these kinds. */
                 kind?: ("mpijob" | "trainjob" | "pytorchjob" | "tfjob")[];
                 /**
-                 * @description Only jobs in one of these phases, or with one of these reasons.
+                 * @description Only jobs in one of these phases, or with one of these reasons or causes.
                  * @example [
                  *       "Running",
                  *       "Pending"
@@ -2774,7 +2814,7 @@ export interface operations {
                 /** @description Whether to count all jobs that match. */
                 total?: boolean;
                 /** @description Only these fields of each row, besides kind, namespace, name, numbers and flags. All if not given. */
-                fields?: ("uid" | "phase" | "phaseReason" | "cause" | "workers" | "owner" | "created" | "started" | "finished" | "queue" | "progress" | "queuePosition" | "runningSince")[];
+                fields?: ("uid" | "phase" | "phaseReason" | "cause" | "workers" | "owner" | "created" | "started" | "finished" | "queue" | "progress" | "queuePosition" | "runningSince" | "state" | "health" | "message" | "actions")[];
                 /** @description Only jobs with one of these names. */
                 names?: string[];
             };
@@ -4535,7 +4575,7 @@ export interface operations {
                 namespace?: string;
                 /** @description Only jobs of these kinds. */
                 kind?: ("mpijob" | "trainjob" | "pytorchjob" | "tfjob")[];
-                /** @description Only jobs in one of these phases, or with one of these reasons. */
+                /** @description Only jobs in one of these phases, or with one of these reasons or causes. */
                 phase?: string[];
                 /** @description Only jobs of this owner. */
                 owner?: string;

@@ -1,4 +1,4 @@
-// Why the job failed, what that rests on, and the fix: one click on a copy with one change.
+// Why the job failed, what that rests on, and the fix: one click on a copy with one change. Of a job that a person ended, that.
 
 import {
   ActionList,
@@ -17,6 +17,7 @@ import {
   DescriptionListTerm,
   Icon,
 } from "@patternfly/react-core";
+import BanIcon from "@patternfly/react-icons/dist/esm/icons/ban-icon";
 import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
 import { Fragment, useState } from "react";
 import { Link } from "react-router-dom";
@@ -39,20 +40,27 @@ type Props = { job: Job; jobRef: Ref; isGone: boolean; mayCreate: boolean | unde
 export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
   const failure = job.failure ?? { evidence: [] };
   const cause = failure.cause || job.row?.cause || job.row?.phaseReason || "";
+  const wasCancelled = job.row?.health === "cancelled";
   return (
     <Card component="section" aria-labelledby="failure-title">
       <CardTitle component="h2" id="failure-title">
-        <Icon status="danger" isInline>
-          <ExclamationCircleIcon />
-        </Icon>{" "}
-        {cause ? text.titleOf(sentence(cause)) : messages.job.timeline.failed}
+        {wasCancelled ? (
+          <Icon isInline>
+            <BanIcon />
+          </Icon>
+        ) : (
+          <Icon status="danger" isInline>
+            <ExclamationCircleIcon />
+          </Icon>
+        )}{" "}
+        {wasCancelled ? job.row?.state : cause ? text.titleOf(sentence(cause)) : messages.job.timeline.failed}
       </CardTitle>
       <CardBody>
         <p className="job-message">
           <bdi>{failure.message ? shorten(failure.message).text : text.unknown}</bdi>
         </p>
         <DescriptionList isHorizontal isCompact horizontalTermWidthModifier={{ default: "16ch" }}>
-          {failure.suggestion && (
+          {failure.suggestion && !wasCancelled && (
             <Fact term={text.whatToDo}>
               <bdi>{failure.suggestion}</bdi>{" "}
               {failure.link?.startsWith("https://") && (
@@ -62,7 +70,7 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
               )}
             </Fact>
           )}
-          {failure.actor && <Fact term={text.whoActs}>{text.actors[failure.actor]}</Fact>}
+          {failure.actor && !wasCancelled && <Fact term={text.whoActs}>{text.actors[failure.actor]}</Fact>}
           {(failure.worker !== undefined || failure.pod) && (
             <Fact term={text.where}>
               {failure.worker === undefined ? (

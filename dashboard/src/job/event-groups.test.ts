@@ -56,6 +56,9 @@ describe("events", () => {
         kind: "MPIJob" as const,
         name: "a",
         phase: "Failed" as const,
+        health: "failed" as const,
+        ended: true,
+        actions: [],
         cause: "OutOfMemory",
         created: "2026-01-01T00:00:00Z",
         started: "2026-01-01T00:00:02Z",
@@ -71,6 +74,7 @@ describe("events", () => {
       attempts: 1,
       steps: [],
       attemptList: [],
+      workerList: [],
       fixes: [],
     };
     const events = [event("Scheduled", "pod/a-worker-0", "03"), event("MPIJobRunning", "mpijob/a", "04")];

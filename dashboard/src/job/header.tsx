@@ -138,14 +138,13 @@ function Actions({ job, jobRef, may, start }: Props) {
   const { fail } = useToast();
   const { row } = job;
   if (!row) return null;
-  const permitted = permits(row);
   const item = (action: Action, run: () => void) => {
     const refused = may(verbs[action]) === false;
     return (
       <DropdownItem
         key={action}
         isDanger={action === "delete"}
-        isAriaDisabled={!permitted[action] || refused}
+        isAriaDisabled={!permits(row, action) || refused}
         tooltipProps={refused ? { content: text.actions.forbidden } : undefined}
         onClick={run}
       >
@@ -166,7 +165,7 @@ function Actions({ job, jobRef, may, start }: Props) {
       )}
     >
       <DropdownList>
-        {row.phaseReason === "Suspended"
+        {permits(row, "resume")
           ? item("resume", () => start("resume", [row]))
           : item("suspend", () => start("suspend", [row]))}
         {item("cancel", () => start("cancel", [row]))}

@@ -11,7 +11,7 @@ import { PhasesBar } from "./phases-bar";
 import { PodDetails } from "./pod-details";
 import { Timeline } from "./timeline";
 import { timelineOf } from "./timeline-items";
-import { useJobEvents } from "./use-job";
+import { hasEnded, useJobEvents } from "./use-job";
 import { SuspendedCard, WaitingCard } from "./waiting-card";
 import { WorkerGrid } from "./worker-grid";
 
@@ -19,20 +19,20 @@ const text = messages.job;
 
 export function Overview({ job, jobRef, manifest, live, isGone, may, start }: JobTab) {
   const { data: events = [] } = useJobEvents(jobRef, live);
-  const { phase, phaseReason } = job.row ?? {};
+  const { health, ended } = job.row ?? {};
   return (
     <Grid hasGutter>
-      {phase === "Failed" && (
+      {(health === "failed" || health === "cancelled") && (
         <GridItem>
           <ErrorCard job={job} jobRef={jobRef} isGone={isGone} mayCreate={may("create")} />
         </GridItem>
       )}
-      {phase === "Pending" && phaseReason === "Suspended" && !isGone && (
+      {health === "suspended" && !isGone && (
         <GridItem>
           <SuspendedCard job={job} start={start} mayPatch={may("patch")} />
         </GridItem>
       )}
-      {phase === "Pending" && phaseReason !== "Suspended" && !isGone && (
+      {health !== "suspended" && !ended && !isGone && (
         <GridItem>
           <WaitingCard job={job} jobRef={jobRef} />
         </GridItem>
@@ -81,7 +81,6 @@ function WorkersCard({ job, jobRef, manifest, events }: WorkersProps) {
   const id = useId();
   const workers = workersOf(job);
   const worker = workers.find(({ index }) => index === chosen);
-  const ended = job.row?.phase === "Succeeded" || job.row?.phase === "Failed";
   return (
     <Card component="section" aria-labelledby={id}>
       <CardTitle component="h2" id={id}>
@@ -109,7 +108,7 @@ function WorkersCard({ job, jobRef, manifest, events }: WorkersProps) {
                   heading="h4"
                 />
               ) : (
-                <p className="job-note">{ended ? text.workers.removed : text.workers.notYet}</p>
+                <p className="job-note">{hasEnded(job) ? text.workers.removed : text.workers.notYet}</p>
               )}
             </>
           ) : (

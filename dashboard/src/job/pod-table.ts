@@ -1,7 +1,7 @@
 // The order of pods in the table, and which of them a search finds.
 
 import type { Job, Pod } from "../api/client";
-import { type Health, healthOf, healths, workersOf } from "./health";
+import { type Health, healths, workersOf } from "./health";
 
 export const columns = ["pod", "state", "node", "gpus", "memory", "ranks", "restarts", "exitCode", "age"] as const;
 export type Column = (typeof columns)[number];
@@ -15,7 +15,7 @@ export function entriesOf(job: Job, nameOf: (index: number) => string): Entry[] 
     const missing = { name: nameOf(index), role: "Worker", index, state, ready: false, restarts: 0, gpus: 0 };
     return { pod: missing, health, exists: false };
   });
-  return [...launchers.map((pod): Entry => ({ pod, health: healthOf(pod), exists: true })), ...workers];
+  return [...launchers.map((pod): Entry => ({ pod, health: pod.health ?? "waiting", exists: true })), ...workers];
 }
 
 /** The Launcher first, then Workers by number; a pod without a value is last, whichever the direction. */

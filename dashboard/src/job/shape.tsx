@@ -16,7 +16,7 @@ const paths: Record<Health, string> = {
 export function Shape({ health }: { health: Health }) {
   return (
     <svg viewBox="0 0 16 16" className={`job-shape job-${health}`} aria-hidden="true" focusable="false">
-      <path d={paths[health]} fillRule="evenodd" />
+      <path d={paths[health] ?? paths.waiting} fillRule="evenodd" />
     </svg>
   );
 }

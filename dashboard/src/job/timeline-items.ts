@@ -1,6 +1,6 @@
 // What became of a job, in the order of time: the times of its row, and the events about the job itself.
 
-import type { Job } from "../api/client";
+import type { Job, JobRow } from "../api/client";
 import type { JobEvent } from "./use-job";
 
 export type Moment = {
@@ -12,8 +12,14 @@ export type Moment = {
   message: string;
 };
 
+const endLooks: Partial<Record<NonNullable<JobRow["health"]>, Moment["look"]>> = {
+  succeeded: "good",
+  degraded: "warning",
+  failed: "bad",
+};
+
 export function timelineOf(job: Job, events: readonly JobEvent[]): Moment[] {
-  const { created, started, finished, phase, cause } = job.row ?? {};
+  const { created, started, finished, health, cause } = job.row ?? {};
   const moments: Moment[] = [];
   if (created) moments.push({ at: created, what: "created", look: "neutral", word: "", message: "" });
   if (started && started !== created)
@@ -23,7 +29,7 @@ export function timelineOf(job: Job, events: readonly JobEvent[]): Moment[] {
     moments.push({
       at: finished,
       what: "finished",
-      look: phase === "Succeeded" ? "good" : "bad",
+      look: endLooks[health ?? "waiting"] ?? "neutral",
       word: cause ?? "",
       message: job.failure?.message ?? "",
     });

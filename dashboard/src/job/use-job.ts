@@ -14,7 +14,7 @@ export type Ref = { namespace: string; kind: Kind; name: string };
 const path = "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}";
 
 export function hasEnded(job: Job | undefined): boolean {
-  return job?.row?.phase === "Succeeded" || job?.row?.phase === "Failed";
+  return job?.row?.ended === true;
 }
 
 export function useJob(ref: Ref) {
@@ -56,7 +56,7 @@ export function useFindings(ref: Ref, job: Job) {
       );
       return answer.findings.filter((finding) => finding.weight === "Waits");
     },
-    enabled: Boolean(manifest) && job.row?.phase === "Pending" && job.row.phaseReason !== "Suspended",
+    enabled: Boolean(manifest) && job.row?.health === "waiting",
     refetchInterval: 30_000,
   });
 }

@@ -60,7 +60,7 @@ function Legend({ workers }: { workers: readonly Worker[] }) {
     <ul className="job-legend">
       {countBy(workers).map(([health, count]) => (
         <li key={health}>
-          <Shape health={health} /> {text.count(count, text.health[health])}
+          <Shape health={health} /> {text.count(count, text.health[health] ?? health)}
         </li>
       ))}
     </ul>
@@ -69,7 +69,7 @@ function Legend({ workers }: { workers: readonly Worker[] }) {
 
 function nameOf({ index, health, pod, state }: Worker, manifest: Manifest): string {
   const ranks = ranksOf(manifest, index);
-  const parts = [text.name(index), text.health[health]];
+  const parts = [text.name(index), text.health[health] ?? health];
   if (state && state !== text.health[health]) parts.push(state);
   if (pod?.node) parts.push(`${text.columns.node} ${pod.node}`);
   if (ranks) parts.push(`${text.columns.ranks} ${text.ranks(...ranks)}`);

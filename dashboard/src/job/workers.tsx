@@ -256,7 +256,7 @@ function cell(column: Column, { pod, health, exists }: Entry, manifest: Manifest
     case "state":
       return (
         <span className="job-state">
-          <Shape health={health} /> {exists ? pod.state : text.health[health]}
+          <Shape health={health} /> {exists ? pod.state : (text.health[health] ?? health)}
         </span>
       );
     case "node":

@@ -63,17 +63,9 @@ async function inTurn<T, R>(items: T[], each: (item: T) => Promise<R>): Promise<
   return results;
 }
 
-/** Which actions the state of a job permits; the service decides in the end. */
-export function permits(row: JobRow): Record<Action, boolean> {
-  const ended = row.phase === "Succeeded" || row.phase === "Failed";
-  const suspended = row.phaseReason === "Suspended";
-  return {
-    suspend: !ended && !suspended && !row.deleting,
-    resume: suspended && !row.deleting,
-    cancel: !ended && !row.deleting && kindOf(row.kind) === "mpijob",
-    retry: ended,
-    delete: !row.deleting,
-  };
+/** Whether the state of a job permits an action, as the service says. */
+export function permits(row: JobRow, action: Action): boolean {
+  return row.actions.includes(action);
 }
 
 export function comparable(rows: JobRow[]): boolean {

@@ -16,7 +16,7 @@ export function BulkActions({ selection, select }: { selection: Selection; selec
   const [start, dialog] = useActionStarter(select);
   const rows = [...selection.values()];
   const item = (action: Action) => {
-    const permitted = rows.filter((row) => permits(row)[action]);
+    const permitted = rows.filter((row) => permits(row, action));
     return (
       <DropdownItem
         key={action}

@@ -9,10 +9,9 @@ import type { JobRow } from "../api/client";
 import { JobState, workersText } from "../components/job-state";
 import { Age, Duration } from "../components/time";
 import { duration } from "../format/time";
-import { sentence } from "../format/words";
 import { messages } from "../messages";
 import { mainElement } from "../shell/main-element";
-import { cloneAddress, jobAddress, permits, rowKey } from "./actions";
+import { type Action, cloneAddress, jobAddress, permits, rowKey } from "./actions";
 import { type Column, sortable, sortedBy, sortOf, type View } from "./filter";
 import type { Select, Selection } from "./page";
 import { type StartAction, useActionStarter } from "./start-action";
@@ -130,16 +129,16 @@ const Row = memo(function Row({ row, columns, selected, select, start }: RowProp
 
 function RowActions({ row, start }: { row: JobRow; start: StartAction }) {
   const navigate = useNavigate();
-  const may = permits(row);
+  const isOff = (action: Action) => !permits(row, action);
   const items: IAction[] = [
     { title: text.actions.open, onClick: () => void navigate(jobAddress(row)) },
-    { title: text.actions.suspend, isDisabled: !may.suspend, onClick: () => start("suspend", [row]) },
-    { title: text.actions.resume, isDisabled: !may.resume, onClick: () => start("resume", [row]) },
-    { title: text.actions.cancel, isDisabled: !may.cancel, onClick: () => start("cancel", [row]) },
-    { title: text.actions.retry, isDisabled: !may.retry, onClick: () => start("retry", [row]) },
+    { title: text.actions.suspend, isDisabled: isOff("suspend"), onClick: () => start("suspend", [row]) },
+    { title: text.actions.resume, isDisabled: isOff("resume"), onClick: () => start("resume", [row]) },
+    { title: text.actions.cancel, isDisabled: isOff("cancel"), onClick: () => start("cancel", [row]) },
+    { title: text.actions.retry, isDisabled: isOff("retry"), onClick: () => start("retry", [row]) },
     { title: text.actions.clone, onClick: () => void navigate(cloneAddress(row)) },
     { isSeparator: true },
-    { title: text.actions.delete, isDanger: true, isDisabled: !may.delete, onClick: () => start("delete", [row]) },
+    { title: text.actions.delete, isDanger: true, isDisabled: isOff("delete"), onClick: () => start("delete", [row]) },
   ];
   return (
     <ActionsColumn
@@ -168,12 +167,7 @@ const cells: Record<Column, (row: JobRow) => ReactNode> = {
       <div className="app-cause">{row.kind}</div>
     </>
   ),
-  state: (row) => (
-    <>
-      <JobState row={row} />
-      {row.cause && <div className="app-cause">{sentence(row.cause)}</div>}
-    </>
-  ),
+  state: (row) => <JobState row={row} />,
   namespace: (row) => row.namespace,
   workers: (row) => (
     <>

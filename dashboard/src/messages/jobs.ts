@@ -106,7 +106,6 @@ export const jobs = {
   pending: (count: number) => `${count} Pending`,
   failedWorkers: (count: number) => `${count} Failed`,
   failedSummary: (failed: number, of: number) => `Failed - ${failed}/${of} workers failed`,
-  deleting: "Deleting",
   progress: (name: string) => `Progress of ${name}`,
   timeLeft: (time: string) => `${time} left`,
   percent: (percent: number) => `${percent} %`,
