@@ -158,7 +158,7 @@ pub fn apply(
         let (at, why) = (named(live), typed::join(&faults));
         return Err(PatchError::Untyped(format!("failed to create typed live object {at}: {why}")).into());
     }
-    let wanted = owned(kind, by.subresource, typed::field_set(root, applied));
+    let wanted = written(kind, by.subresource, typed::field_set(root, applied));
     let merged = typed::merge(root, Some(&bare), Some(applied), 0).map_err(untyped)?.unwrap_or_default();
     let mut mine = Entry {
         manager: by.manager.to_owned(),
@@ -166,13 +166,14 @@ pub fn apply(
         api_version: kind.api_version(),
         subresource: by.subresource.unwrap_or_default().to_owned(),
         time: crate::timestamp(by.now),
-        set: wanted,
+        set: stripped(wanted.clone()),
     };
     let last = entries.iter().find(|e| e.same_manager(&mine)).cloned();
     entries.retain(|e| !e.same_manager(&mine));
     let mut result = match &last {
         Some(last) if !last.set.is_empty() => {
-            let all = entries.iter().fold(mine.set.clone(), |all, entry| all.union(&entry.set));
+            // With the fields that no manager owns: the object's name, which the configuration has, holds `metadata`.
+            let all = entries.iter().fold(wanted, |all, entry| all.union(&entry.set));
             give_up(root, &merged, &last.set, &all)
         }
         _ => merged,
@@ -412,7 +413,12 @@ fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Wr
 }
 
 /// Returns the part of a set that a write to this subresource can own.
-fn owned(kind: &Kind, subresource: Option<&str>, mut set: FieldSet) -> FieldSet {
+fn owned(kind: &Kind, subresource: Option<&str>, set: FieldSet) -> FieldSet {
+    written(kind, subresource, stripped(set))
+}
+
+/// Removes the fields that no manager owns (`managedfields/internal/stripmeta.go`).
+fn stripped(mut set: FieldSet) -> FieldSet {
     static NEVER: LazyLock<FieldSet> = LazyLock::new(|| {
         let mut never = FieldSet::default();
         for name in ["apiVersion", "kind", "metadata"] {
@@ -424,6 +430,11 @@ fn owned(kind: &Kind, subresource: Option<&str>, mut set: FieldSet) -> FieldSet 
         never
     });
     set.subtract(&NEVER);
+    set
+}
+
+/// Returns the part of a set that a write to this subresource changes.
+fn written(kind: &Kind, subresource: Option<&str>, mut set: FieldSet) -> FieldSet {
     match subresource {
         Some("status") if kind.is_builtin() => {
             if kind.is("", "Pod") {

@@ -331,3 +331,47 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn giving_up_the_last_label_or_annotation_leaves_the_rest_of_the_metadata() {
+    let widgets = Kind::new("example.com", "v1", "Widget", "widgets", true);
+    for kind in [map_kind(), &widgets] {
+        for map in ["labels", "annotations"] {
+            let bare =
+                json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "m"}});
+            let mut with = bare.clone();
+            with["metadata"][map] = json!({"team": "vision"});
+            let mut live = apply(kind, None, &with, by("x"), false).unwrap();
+            live["metadata"]["uid"] = json!("1a2b");
+            let left = apply(kind, Some(&live), &bare, by("x"), false).unwrap();
+            let meta = &left["metadata"];
+            assert_eq!((&meta["name"], &meta["uid"]), (&json!("m"), &json!("1a2b")), "{left}");
+            assert_eq!(meta[map], Value::Null, "{left}");
+            // What others have in the same map stays.
+            let mut shared = bare.clone();
+            shared["metadata"][map] = json!({"other": "1"});
+            let shared = apply(kind, Some(&live), &shared, by("y"), false).unwrap();
+            let left = apply(kind, Some(&shared), &bare, by("x"), false).unwrap();
+            assert_eq!(left["metadata"][map], json!({"other": "1"}), "{left}");
+        }
+    }
+}
+
+#[test]
+fn giving_up_the_only_field_of_a_part_takes_no_more_than_that() {
+    let kind = builtin_kind("apps", "Deployment").unwrap();
+    let deployment = |spec: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    let container = |image: &str| json!({"name": "c", "image": image});
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container("i")]}});
+    let mut live = deployment(json!({"selector": {"matchLabels": {"app": "web"}}, "template": template}));
+    update_managed_fields(kind, None, &mut live, by("y"));
+    let mut wants =
+        deployment(json!({"replicas": 3, "template": {"metadata": {"annotations": {"note": "1"}},
+        "spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "1"}]}]}}}));
+    let with = apply(kind, Some(&live), &wants, by("x"), false).unwrap();
+    assert_eq!(with["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"], "1");
+    wants["spec"] = Value::Null;
+    wants.as_object_mut().unwrap().remove("spec");
+    let left = apply(kind, Some(&with), &wants, by("x"), false).unwrap();
+    assert_eq!(without_managers(&left), without_managers(&live));
+}
