@@ -1,8 +1,9 @@
 //! What controllers are made of: informers ([`cache`], [`kinds`]), work queues ([`queue`]), event recorders ([`record`]),
-//! and the supervision of long-running tasks ([`supervision`]).
+//! pauses of the process ([`awake`]), and the supervision of long-running tasks ([`supervision`]).
 //!
 //! Everything is an ordinary client of the API. Nothing here knows what a controller decides.
 
+pub mod awake;
 pub mod cache;
 pub mod kinds;
 pub mod queue;

@@ -235,10 +235,13 @@ async fn write_status(
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
 }
 
-/// Renews the Leases, and every so often the status, until dropped.
+/// Renews the Leases until dropped, and writes the status every so often, and where the stored one says that the node is
+/// not ready: others may have marked it so while this process was paused.
 pub async fn heartbeat(node: Arc<LocalNode>) {
-    let since = Timestamp::now();
+    let began = Timestamp::now();
     let nodes: Api<Node> = Api::all(node.client.clone());
+    // Since when each node has been ready.
+    let mut since: BTreeMap<String, Timestamp> = BTreeMap::new();
     let mut tick = tokio::time::interval(node.heartbeat);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for round in 0u32.. {
@@ -246,18 +249,31 @@ pub async fn heartbeat(node: Arc<LocalNode>) {
             _ = tick.tick() => false,
             () = node.pulse.notified() => true,
         };
+        let is_routine = round > 0 && round.is_multiple_of(RENEWALS_PER_STATUS);
         for name in node.shape().names.iter().filter(|name| !lock(&node.dark).contains(name)) {
             if let Err(error) = renew(&node, &nodes, name).await {
                 tracing::warn!(%error, node = name, "cannot renew the lease");
             }
-            if (woken || round > 0 && round % RENEWALS_PER_STATUS == 0)
-                && let Err(error) =
-                    write_status(&node, &nodes, name, if woken { Timestamp::now() } else { since }).await
-            {
+            let ready_again = woken || is_called_unready(&nodes, name).await;
+            if ready_again {
+                since.insert(name.clone(), Timestamp::now());
+            }
+            if !ready_again && !is_routine {
+                continue;
+            }
+            let since = since.get(name).copied().unwrap_or(began);
+            if let Err(error) = write_status(&node, &nodes, name, since).await {
                 tracing::warn!(%error, node = name, "cannot write the node's status");
             }
         }
     }
+}
+
+/// Whether the stored status of a node says that it is not ready; a node that cannot be read may be.
+async fn is_called_unready(nodes: &Api<Node>, name: &str) -> bool {
+    let Ok(Some(stored)) = nodes.get_opt(name).await else { return false };
+    let conditions = stored.status.and_then(|status| status.conditions).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
 }
 
 async fn renew(node: &LocalNode, nodes: &Api<Node>, name: &str) -> Result<(), kube::Error> {

@@ -1,8 +1,8 @@
 //! Node lifecycle: a node whose Lease is not renewed becomes Ready=Unknown and is tainted. Its pods are evicted when
 //! they no longer tolerate that.
 //!
-//! This process times renewals with its monotonic clock from when it sees them, so neither a jump of the wall clock nor
-//! a suspended machine loses a node. Nothing is polled: each node is checked when it changes and when its grace period
+//! This process times renewals with its monotonic clock from when it sees them, and from when it last woke, so neither a
+//! jump of the wall clock nor a suspended machine or a paused process loses a node. Nothing is polled: each node is checked when it changes and when its grace period
 //! ends.
 
 use std::collections::HashMap;
@@ -24,6 +24,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
 use crate::scheduler::snapshot::node_name;
+use controller_runtime::awake::Awake;
 use controller_runtime::supervision::Scope;
 use semantics::has_ended;
 
@@ -51,8 +52,14 @@ pub struct Context {
     pub grace: Duration,
 }
 
-/// The last heartbeat of each node, and when it was seen.
-type Signs = Mutex<HashMap<String, (Option<Timestamp>, Instant)>>;
+/// What was seen of the nodes.
+#[derive(Default)]
+struct Signs {
+    /// The last heartbeat of each node, and when it was seen.
+    seen: Mutex<HashMap<String, (Option<Timestamp>, Instant)>>,
+    /// Since when this process has been able to see any.
+    awake: Awake,
+}
 
 /// Runs until the scope ends.
 pub async fn run(context: Context, scope: Scope) {
@@ -86,7 +93,10 @@ pub async fn run(context: Context, scope: Scope) {
         queue.add(node.name_any());
     }
     let signs = Signs::default();
-    work(queue, CONCURRENCY, scope, |name| step(&context, &signs, name)).await;
+    tokio::select! {
+        () = work(queue, CONCURRENCY, scope, |name| step(&context, &signs, name)) => {}
+        () = signs.awake.beat() => {}
+    }
 }
 
 fn evicts(node: &Node) -> bool {
@@ -95,7 +105,7 @@ fn evicts(node: &Node) -> bool {
 
 async fn step(context: &Context, signs: &Signs, name: String) -> Result<Option<Duration>, Error> {
     let Some(node) = context.nodes.get(&Key::new("", &name)) else {
-        signs.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        signs.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
         return Ok(None);
     };
     let left = context.grace.checked_sub(silence(context, signs, &node)).filter(|left| !left.is_zero());
@@ -120,13 +130,13 @@ fn silence(context: &Context, signs: &Signs, node: &Node) -> Duration {
     let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|c| c.type_ == "Ready");
     let sign = renewed.or_else(|| Some(ready?.last_heartbeat_time.as_ref()?.0));
-    let mut signs = signs.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = signs.seen.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
-    let known = signs.entry(name).or_insert((sign, now));
+    let known = seen.entry(name).or_insert((sign, now));
     if known.0 != sign {
         *known = (sign, now);
     }
-    now - known.1
+    now.saturating_duration_since(known.1.max(signs.awake.since(now)))
 }
 
 async fn lose(
