@@ -33,6 +33,7 @@ mod managed;
 mod metrics;
 mod negotiate;
 mod openapi;
+mod openapi_protobuf;
 mod owners;
 mod patching;
 mod protobuf;

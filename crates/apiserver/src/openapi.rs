@@ -4,19 +4,27 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use http::header::ACCEPT;
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, Entry};
 use super::negotiate;
+use super::openapi_protobuf;
 use super::reply::{self, Body};
 use super::status::{self, StatusError};
 
 /// Answers a request below `/openapi/`.
 ///
 /// # Errors
-/// 404; 406 for a client that accepts only protobuf.
+/// 404; 406 for a client that accepts only protobuf, except for the v2 document.
 pub fn answer(catalog: &Catalog, path: &str, headers: &HeaderMap) -> Result<Response<Body>, StatusError> {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let first = accepted.flat_map(|value| value.split(',')).next().unwrap_or_default();
+    if path.trim_end_matches('/') == "/openapi/v2" && openapi_protobuf::is_meant(first) {
+        let bytes = openapi_protobuf::encode(&document_v2(catalog));
+        return Ok(reply::full(200, openapi_protobuf::MEDIA, bytes.into()));
+    }
     negotiate::accepted(headers)?;
     if path.trim_end_matches('/') == "/openapi/v2" {
         return Ok(reply::json_value(200, &document_v2(catalog)));
