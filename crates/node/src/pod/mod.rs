@@ -368,6 +368,11 @@ impl PodRun {
             let message = format!("Not enforced in mode {}: {}", self.node.mode.kind, not_held.join(", "));
             self.node.events.warning(&pod, None, "SecurityNotEnforced", message);
         }
+        let ignored = security::ignored(&spec);
+        if !ignored.is_empty() {
+            let message = format!("Without effect on this cluster: {}", ignored.join("; "));
+            self.node.events.warning(&pod, None, "NotSupported", message);
+        }
         if !self.stop.is_cancelled() && self.prepare(&pod, &spec).await {
             let mut sidecars = Vec::new();
             if self.initialize(&spec, &mut sidecars).await {

@@ -182,6 +182,24 @@ pub fn not_held(spec: &PodSpec, mode: ModeKind) -> Vec<String> {
     found
 }
 
+/// Returns the fields of a pod that this node ignores in every mode, each with what the pod has instead.
+pub fn ignored(spec: &PodSpec) -> Vec<&'static str> {
+    let fields = [
+        (spec.host_network == Some(true), "hostNetwork (the pod has a network of its own)"),
+        (spec.host_pid == Some(true), "hostPID (the pod sees its own processes)"),
+        (spec.host_ipc == Some(true), "hostIPC (the pod has its own shared memory)"),
+        (
+            spec.set_hostname_as_fqdn == Some(true),
+            "setHostnameAsFQDN (the host name is the first label of the full name)",
+        ),
+        (
+            spec.hostname_override.is_some(),
+            "hostnameOverride (the host name is spec.hostname, or the pod's name)",
+        ),
+    ];
+    fields.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,5 +237,19 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(forbidden_sysctl(&unsafe_one), Some("kernel/msgmax"));
+    }
+
+    #[test]
+    fn fields_without_effect_are_named_with_what_the_pod_has_instead() {
+        let spec = PodSpec {
+            host_network: Some(true),
+            set_hostname_as_fqdn: Some(true),
+            host_pid: Some(false),
+            ..PodSpec::default()
+        };
+        let told = ignored(&spec);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("hostNetwork") && told[1].starts_with("setHostnameAsFQDN"), "{told:?}");
+        assert!(ignored(&PodSpec::default()).is_empty());
     }
 }

@@ -234,7 +234,8 @@ pub fn prepare_container(mounts: &[MountSpec], covered: &Covered) -> Result<View
     // Hide folders before mounting: a volume that shows a parent of a hidden folder then shows it hidden, too.
     view.conceal(&covered.personal, &secret)?;
     mount_proc()?;
-    mount_memory(Path::new("/dev/shm"), "mode=1777")?;
+    // Container runtimes give a container that mounts nothing there this much.
+    mount_memory(Path::new("/dev/shm"), "mode=1777,size=64m")?;
     mount_terminals();
     for (spec, source) in mounts.iter().zip(&sources) {
         view.add(spec, source)?;
