@@ -31,6 +31,7 @@ from openshift_ai.training import (
     Toleration,
     WorkerSpec,
 )
+from openshift_ai.training import _code
 from openshift_ai.training import _models as models
 from openshift_ai.training._checks import faults
 from openshift_ai.training._manifest import body, is_plain, job_spec, manifest
@@ -347,6 +348,45 @@ def test_a_folder_runs_on_every_rank_and_ranks_of_a_worker_share_it(client: MPIJ
     )
     job.wait_for_completion(60)
     assert [line.split()[:2] for line in printed(job.logs())] == [["42", "150000"]] * 2
+
+
+if True:
+
+    def indented() -> str:
+        """Has texts that begin at the margin.
+        """
+        table = """
+first
+  second
+"""
+        number = 3
+        shown = f"""
+{number}
+at the margin {"a"}
+"""
+# A comment at the margin.
+        return table + shown
+
+
+def test_a_function_in_a_block_keeps_texts_that_begin_at_the_margin() -> None:
+    files = _code._function(indented, {})
+    loaded: dict[str, Any] = {"__name__": "loaded"}
+    exec(files[_code._MAIN], loaded)
+    assert loaded["indented"]() == indented() == "\nfirst\n  second\n\n3\nat the margin a\n"
+
+
+def test_a_function_that_cannot_be_shipped_says_why() -> None:
+    def decorator(function: Any) -> Any:
+        return function
+
+    @decorator
+    def decorated() -> None: ...
+
+    async def waits() -> None: ...
+
+    for function, fault in ((decorated, "decorators"), (waits, "asynchronous"), (lambda: None, "not a plain")):
+        with pytest.raises(InvalidSpecError, match=fault):
+            _code._function(function, {})
 
 
 def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:

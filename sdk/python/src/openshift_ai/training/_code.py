@@ -11,7 +11,7 @@ import inspect
 import io
 import json
 import tarfile
-import textwrap
+import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,11 +84,20 @@ def _refuse(fault: str, fix: str) -> InvalidSpecError:
 def _function(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, bytes]:
     name = getattr(function, "__name__", "")
     try:
-        source = textwrap.dedent(inspect.getsource(function))
+        block = inspect.getsource(function)
     except (OSError, TypeError) as error:
         raise _refuse("is a function whose source cannot be read", "define it with def, in a cell or a file") from error
-    if not source.startswith("def ") or not name.isidentifier():
+    begins = block.lstrip()
+    if begins.startswith("@"):
+        raise _refuse("is a function with decorators", "define it without them")
+    if begins.startswith("async def "):
+        raise _refuse("is an asynchronous function", "define it with def, and call asyncio.run in it")
+    if not begins.startswith("def ") or not name.isidentifier():
         raise _refuse("is not a plain function", "define it with def, without decorators")
+    try:
+        source = _at_margin(block)
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise _refuse(f"is a function whose source cannot be read: {error}", "define it in a file of its own") from error
     if function.__closure__:
         names = ", ".join(function.__code__.co_freevars)
         raise _refuse(f"is a function that uses {names} of what is around it", "pass them in code_arguments")
@@ -100,6 +109,30 @@ def _function(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[s
         ) from error
     call = f"\n\nif __name__ == '__main__':\n    import json\n    {name}(**json.loads({written!r}))\n"
     return {_MAIN: (source + call).encode()}
+
+
+def _at_margin(source: str) -> str:
+    """The source of a block with its own indentation removed: that of lines of code, not of lines inside a text."""
+    lines = source.splitlines(keepends=True)
+    margin = len(lines[0]) - len(lines[0].lstrip(" \t"))
+    if margin == 0:
+        return source
+    # Inside a block, the tokenizer accepts the indentation.
+    tokens = tokenize.generate_tokens(io.StringIO("if True:\n" + source).readline)
+    inside = {
+        line - 1
+        for token in tokens
+        if token.type in _TEXTS
+        for line in range(token.start[0] + 1, token.end[0] + 1)
+    }
+    return "".join(
+        line if number in inside else line[min(margin, len(line) - len(line.lstrip(" \t"))) :]
+        for number, line in enumerate(lines, start=1)
+    )
+
+
+# A text over several lines is one token; of an f-string (Python 3.12) or t-string (3.14), each literal part is.
+_TEXTS = {getattr(tokenize, kind, tokenize.STRING) for kind in ("STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE")}
 
 
 def _files(code: Any) -> Iterator[tuple[str, bytes]]:
