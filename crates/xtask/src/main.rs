@@ -22,6 +22,7 @@ mod go_programs;
 mod kueue;
 mod machine;
 mod needs;
+mod properties;
 mod sdk;
 mod service;
 mod sources;
@@ -68,6 +69,8 @@ A task that needs Debian packages installs them as root. At a terminal it asks f
   sdk [--all]       the Python SDK: its checks and tests; --all with every Python that this machine has
   fuzz-api [--examples N] [--seed N]
                     generated requests to the training service, from its OpenAPI document: none may break it
+  properties [--cases N] [--seed N] [CRATE...]
+                    the property tests with other inputs than the fixed ones of the default run
   clients           the official Python client, Kubeflow's SDK and client-go against the embedded cluster
   dashboard [--check]
                     build the web dashboard, or check its sources without a browser
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         ["sdk"] => sdk::run(false),
         ["sdk", "--all"] => sdk::run(true),
         ["clients"] => clients::run(),
+        ["properties", words @ ..] => properties::run(words),
         ["fuzz-api", words @ ..] => fuzz::run(words),
         ["dashboard"] => dashboard::build(),
         ["dashboard", "--check"] => dashboard::check(),
