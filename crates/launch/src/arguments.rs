@@ -13,6 +13,7 @@ odh-launch: starts processes in the pods of an MPI job, in place of ssh
 
   odh-launch serve                          accept calls (in a Worker)
   odh-launch ready                          exit 0 if the local agent answers (for an exec probe)
+  odh-launch drain                          ask all ranks of the job to end, and wait for them (for a preStop hook)
   odh-launch install DIR                    copy this program to DIR/odh-launch
   odh-launch version | --version | --help
   odh-launch [OPTIONS] [USER@]HOST COMMAND  run COMMAND on HOST; ssh's options are accepted
@@ -25,6 +26,7 @@ Environment:
   ODH_LAUNCH_PORT           port of the agents (7222)
   ODH_LAUNCH_START_TIMEOUT  seconds to wait for an agent to come up (600)
   ODH_LAUNCH_PEER_TIMEOUT   seconds of silence after which a connection counts as lost (60)
+  ODH_LAUNCH_GRACE          seconds that the pod may take to end; ranks get all but the last of them (30)
   ODH_LAUNCH_REGISTRY       folder in which agents on loopback announce themselves under ODH_POD_NAME
 
 Exit code: that of COMMAND, 128+N if signal N ended it, 255 if HOST could not be reached or the connection was lost.
@@ -46,6 +48,8 @@ pub enum Request {
     Install(PathBuf),
     /// Check whether the local agent answers.
     Ready,
+    /// Ask all ranks to end, and wait for them.
+    Drain,
     /// Print the version.
     Version,
     /// Print the help.
@@ -105,6 +109,7 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageFault> {
     match texts.as_slice() {
         [b"serve"] => Ok(Request::Serve),
         [b"ready"] => Ok(Request::Ready),
+        [b"drain"] => Ok(Request::Drain),
         [b"version" | b"--version" | b"-V"] => Ok(Request::Version),
         [] | [b"help" | b"--help" | b"-h"] => Ok(Request::Help),
         [b"install"] => Err(UsageFault::InstallWhere),

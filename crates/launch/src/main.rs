@@ -9,6 +9,8 @@
 
 mod arguments;
 mod client;
+mod drain;
+mod grace;
 mod install;
 mod key;
 mod ready;
@@ -49,6 +51,10 @@ fn main() -> ExitCode {
         Request::Version => print(concat!("odh-launch ", env!("CARGO_PKG_VERSION"), "\n")),
         Request::Install(directory) => code_of(install::install(&directory)),
         Request::Ready => code_of(ready::ready(&settings)),
+        Request::Drain => {
+            drain::drain(&settings);
+            ExitCode::SUCCESS
+        }
         Request::Serve => code_of(serve::serve(&settings)),
         Request::RemoteCommand(call) => match client::call(&call, &settings) {
             Ok(code) => ExitCode::from(code),

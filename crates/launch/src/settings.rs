@@ -10,6 +10,8 @@ const DEFAULT_PORT: u16 = 7222;
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(600);
 /// The default of `ODH_LAUNCH_PEER_TIMEOUT`: how long a peer may be silent before it counts as gone.
 const DEFAULT_PEER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The default of `ODH_LAUNCH_GRACE`, and that of Kubernetes' `terminationGracePeriodSeconds`.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// The longest timeout that is accepted: one week.
 const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 3600;
 
@@ -29,6 +31,8 @@ pub struct Settings {
     pub start_timeout: Duration,
     /// `ODH_LAUNCH_PEER_TIMEOUT`, seconds: how long an established peer may be silent.
     pub peer_timeout: Duration,
+    /// `ODH_LAUNCH_GRACE`, seconds: how long the pod may take to end, its `terminationGracePeriodSeconds`.
+    pub grace: Duration,
 }
 
 /// A variable with an invalid value.
@@ -54,6 +58,7 @@ impl Settings {
             pod_name: given("ODH_POD_NAME").map(|name| name.to_string_lossy().into_owned()),
             start_timeout: seconds(&given, "ODH_LAUNCH_START_TIMEOUT", 0)?.unwrap_or(DEFAULT_START_TIMEOUT),
             peer_timeout: seconds(&given, "ODH_LAUNCH_PEER_TIMEOUT", 1)?.unwrap_or(DEFAULT_PEER_TIMEOUT),
+            grace: seconds(&given, "ODH_LAUNCH_GRACE", 0)?.unwrap_or(DEFAULT_GRACE),
         })
     }
 }

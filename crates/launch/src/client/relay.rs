@@ -16,13 +16,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::sink::Sink;
 use crate::arguments::RemoteCommand;
+use crate::grace::{WIND_DOWN, is_pause};
 use crate::wire::frame::{Frame, Stream};
 use crate::wire::sealed::{SealFault, Sealed};
 use crate::wire::{CHUNK, CREDIT_STEP, MAX_COMMAND, WINDOW};
 
 /// The signals that are forwarded to the command.
-const FORWARDED: [Signal; 5] =
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+const FORWARDED: [Signal; 6] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2, WIND_DOWN];
 /// Standard input is not read while this many bytes wait to be sent.
 const MAX_UNSENT: usize = 128 * 1024;
 /// Enough reads for everything that may have been in flight.
@@ -154,7 +155,11 @@ impl Relay {
         let mut buffer = vec![0; CHUNK];
         loop {
             self.send()?;
+            let due = self.due();
             let ready = self.wait()?;
+            if is_pause(due, Instant::now()) {
+                self.heard = Instant::now();
+            }
             if ready.signals {
                 self.pass_signals()?;
             }
@@ -177,6 +182,11 @@ impl Relay {
         self.stdin.is_some_and(|credit| credit > 0) && self.sealed.unsent() < MAX_UNSENT
     }
 
+    /// When to act if nothing happens before.
+    fn due(&self) -> Instant {
+        (self.said + self.peer_timeout / SIGNS_OF_LIFE).min(self.heard + self.peer_timeout)
+    }
+
     fn wait(&self) -> Result<Ready, RelayFault> {
         let stdin = io::stdin();
         let mut socket_events = PollFlags::POLLIN;
@@ -189,7 +199,7 @@ impl Relay {
         if self.wants_stdin() {
             watched.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
-        let until = (self.said + self.peer_timeout / SIGNS_OF_LIFE).min(self.heard + self.peer_timeout);
+        let until = self.due();
         let pause = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         match poll(&mut watched, PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX)) {
             Ok(_) | Err(Errno::EINTR) => {}

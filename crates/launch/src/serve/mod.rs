@@ -9,9 +9,10 @@ mod greeting;
 mod listen;
 mod memory;
 mod pace;
-mod ranks;
+pub mod ranks;
 mod session;
 mod spawn;
+mod stop;
 mod trouble;
 
 use std::collections::VecDeque;
@@ -34,7 +35,10 @@ use self::listen::{Announcement, ListenFault};
 use self::pace::Pace;
 use self::ranks::Ranks;
 use self::session::{Parting, Session, Terms, code_of};
+use self::stop::Stopping;
+pub(crate) use self::stop::wind_down;
 use self::trouble::Watch;
+use crate::grace::{Grace, is_pause};
 use crate::key::{Key, KeyFault};
 use crate::report;
 use crate::settings::Settings;
@@ -44,7 +48,7 @@ use crate::wire::frame::Stream;
 /// The most calls at once. Beyond it no connection is put on trial, but those on trial may still be admitted. With
 /// four file descriptors each, this is well under the usual limit of 1024.
 const MAX_SESSIONS: usize = 128;
-/// The time between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL for the processes of a lost caller.
 const KILL_GRACE: Duration = Duration::from_secs(3);
 /// The pause between two checks for processes that should be gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -54,8 +58,6 @@ const MAX_LOOKS: u32 = 40;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest time between two log lines about refused connections.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// How long a stopping agent waits for its callers to take their exit codes.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// The longest the loop sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -109,6 +111,7 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
         pod,
         ranks: Ranks::begin(),
         pace: Pace::begin(Instant::now()),
+        grace: Grace::of(settings.grace),
         stopping: None,
     };
     server.run()
@@ -138,6 +141,7 @@ struct Server {
     ranks: Ranks,
     /// When to check ranks and trouble.
     pace: Pace,
+    grace: Grace,
     stopping: Option<Stopping>,
 }
 
@@ -147,11 +151,6 @@ struct Ending {
     known: Vec<Process>,
     next: Instant,
     looks: u32,
-}
-
-struct Stopping {
-    ending: Ending,
-    until: Instant,
 }
 
 struct Complaints {
@@ -173,7 +172,12 @@ impl Server {
     fn run(&mut self) -> Result<(), ServeFault> {
         let mut buffer = vec![0; CHUNK];
         loop {
+            let due = self.due(Instant::now());
             let ready = self.wait()?;
+            if is_pause(due, Instant::now()) {
+                // What callers sent meanwhile is read in this round and the next; silence counts from here.
+                self.sessions.iter_mut().for_each(Session::excuse);
+            }
             let mut partings = Vec::new();
             let mut admissible = Vec::new();
             for (source, events) in ready {
@@ -255,16 +259,15 @@ impl Server {
             due = due.min(self.accept_from);
         }
         if let Some(stopping) = &self.stopping {
-            due = due.min(stopping.until);
+            due = due.min(stopping.due());
         }
         if self.callers().next().is_some() {
             due = due.min(self.pace.next());
         }
-        let endings = self.endings.iter().chain(self.stopping.as_ref().map(|stopping| &stopping.ending));
         let moments = self.greetings.iter().map(|greeting| greeting.until);
         moments
             .chain(self.sessions.iter().map(Session::due))
-            .chain(endings.map(|ending| ending.next))
+            .chain(self.endings.iter().map(|ending| ending.next))
             .fold(due, Instant::min)
     }
 
@@ -416,7 +419,8 @@ impl Server {
             if let (Parting::Lost(reason), false) = (&parting, session.is_over()) {
                 log_end(&session, &mut self.ranks, &format!("lost its caller: {reason}"));
             }
-            if let Some(shell) = session.running() {
+            // A stopping agent ends everything in its own time.
+            if let Some(shell) = session.running().filter(|_| self.stopping.is_none()) {
                 self.endings.push(begin_ending(shell));
             }
         }
@@ -426,7 +430,7 @@ impl Server {
         self.endings.retain_mut(|ending| now < ending.next || !is_ended(ending, now));
     }
 
-    /// Stops accepting calls, and sends SIGTERM to every process.
+    /// Stops accepting calls, and asks the ranks to end.
     fn stop(&mut self) {
         if self.stopping.is_some() {
             return;
@@ -435,29 +439,14 @@ impl Server {
         self.listener = None;
         self.announcement = None;
         self.greetings.clear();
-        let me = Pid::this();
-        let known = descendants::belonging(&descendants::all(), me);
-        let known: Vec<_> = known.into_iter().filter(|process| process.pid != me.as_raw()).collect();
-        descendants::signal_each(&known, Signal::SIGTERM);
-        descendants::signal_each(&known, Signal::SIGCONT);
-        let now = Instant::now();
-        self.stopping = Some(Stopping {
-            ending: Ending { root: me, known, next: now + KILL_GRACE, looks: 0 },
-            until: now + KILL_GRACE + FAREWELL,
-        });
+        self.stopping = Some(Stopping::begin(self.grace, Instant::now()));
     }
 
     /// Returns whether the agent was stopped and either everything has ended or the time is over.
     fn is_stopped(&mut self, now: Instant) -> bool {
-        let Some(stopping) = &mut self.stopping else { return false };
-        if now >= stopping.ending.next {
-            is_ended(&mut stopping.ending, now);
-        }
         // A finished session goes when its caller, which then has the exit code, closes the connection.
         let callers_served = self.sessions.iter().all(Session::is_opening);
-        let mut left = descendants::belonging(&descendants::all(), Pid::this());
-        left.retain(|process| process.pid != Pid::this().as_raw());
-        now >= stopping.until || (callers_served && left.is_empty())
+        self.stopping.as_mut().is_some_and(|stopping| stopping.advance(now, callers_served))
     }
 }
 

@@ -136,7 +136,13 @@ fn ranges(numbers: &[u32]) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-fn environment_of(process: i32) -> Vec<u8> {
+/// Whether a process with this environment is a rank, or was started by one.
+pub fn is_rank(environment: &[u8]) -> bool {
+    rank_of(environment).is_some()
+}
+
+/// Returns the environment of a process as `/proc` shows it; nothing if it cannot be read.
+pub fn environment_of(process: i32) -> Vec<u8> {
     let mut environment = Vec::new();
     let file = File::open(format!("/proc/{process}/environ"));
     // A process that has ended meanwhile, or belongs to another user, has none.

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::spawn;
+use crate::grace::WIND_DOWN;
 use crate::report;
 use crate::wire::backlog::Backlog;
 use crate::wire::frame::{Frame, Stream};
@@ -31,8 +32,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 /// answers the caller's keep-alives while it is awake to receive them.
 const SIGNS_OF_LIFE: u32 = 3;
 /// The signals that a caller may send.
-const PERMITTED: [Signal; 5] =
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+const PERMITTED: [Signal; 6] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2, WIND_DOWN];
 
 /// A call.
 pub struct Session {
@@ -208,6 +209,11 @@ impl Session {
         }
     }
 
+    /// Counts the caller's silence from now: this process was paused.
+    pub fn excuse(&mut self) {
+        self.heard = Instant::now();
+    }
+
     fn say(&mut self, frame: &Frame) -> Result<(), Parting> {
         self.said = Instant::now();
         self.sealed.seal(frame).map_err(lost)
@@ -294,8 +300,12 @@ impl Session {
                 let signal =
                     Signal::try_from(i32::from(number)).ok().filter(|signal| PERMITTED.contains(signal));
                 let signal = signal.ok_or_else(|| lost(format!("signal {number} is not permitted")))?;
-                if running.ended.is_none() {
-                    let _ = killpg(running.shell, signal);
+                match running.ended {
+                    Some(_) => {}
+                    None if signal == WIND_DOWN => super::wind_down(running.shell),
+                    None => {
+                        let _ = killpg(running.shell, signal);
+                    }
                 }
                 Ok(())
             }

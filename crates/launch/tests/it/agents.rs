@@ -86,7 +86,7 @@ impl Job {
     /// Sets this job's environment for another program.
     pub fn put_into(&self, command: &mut Command) {
         command.env("ODH_LAUNCH_KEY", self.path("key")).env("ODH_LAUNCH_REGISTRY", self.registry());
-        command.env("ODH_LAUNCH_START_TIMEOUT", "20");
+        command.env("ODH_LAUNCH_START_TIMEOUT", "20").env("ODH_LAUNCH_GRACE", "6");
     }
 
     /// Makes a call without standard input.

@@ -116,3 +116,24 @@ fn a_frozen_caller_is_distinguished_from_a_slow_one() {
         call.wait().unwrap();
     }
 }
+
+#[test]
+fn a_pause_of_both_sides_ends_no_call() {
+    let job = Job::start_with(1, &[("ODH_LAUNCH_PEER_TIMEOUT", "4")]);
+    let sleep = unique_sleep();
+    let mut call = job.command("launcher");
+    call.env("ODH_LAUNCH_PEER_TIMEOUT", "4").args(["w-0", &format!("{sleep} & wait")]).stdin(Stdio::null());
+    let mut call = call.spawn().unwrap();
+    wait_until("it runs", || count_of(&sleep) > 0);
+    let all = [job.pid(0), pid_of(&call)];
+    all.iter().for_each(|process| kill(*process, Signal::SIGSTOP).unwrap());
+    let begun = Instant::now();
+    wait_until("twice the time of a silent peer has passed", || begun.elapsed().as_secs() >= 8);
+    all.iter().for_each(|process| kill(*process, Signal::SIGCONT).unwrap());
+    let begun = Instant::now();
+    wait_until("they have had time to notice", || begun.elapsed().as_secs() >= 6);
+    assert!(call.try_wait().unwrap().is_none(), "{}", job.log(0));
+    assert!(count_of(&sleep) > 0, "{}", job.log(0));
+    call.kill().unwrap();
+    call.wait().unwrap();
+}

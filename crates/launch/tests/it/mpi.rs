@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
 
 use crate::agents::{Job, count_of, processes, stderr_of, stdout_of, unique_sleep, wait_until};
 
@@ -91,6 +94,78 @@ fn open_mpi_that_is_killed_leaves_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("no rank is left", || ranks() == 0);
+}
+
+/// Answers SIGTERM by saving its state, which takes longer than an MPI launcher waits before it kills. It ends only once
+/// all have saved, as ranks that finalize MPI do.
+fn saver(job: &Job, rank: &str, ranks: usize) -> String {
+    let folder = job.directory.path().display();
+    format!(
+        "trap 'sleep 3.5; touch {folder}/saved-${rank}; until [ $(ls {folder} | grep -c saved-) = {ranks} ]; do sleep 0.1; \
+         done; exit 143' TERM; touch {folder}/ready-${rank}; while :; do sleep 0.1; done"
+    )
+}
+
+fn count_files(job: &Job, prefix: &str) -> usize {
+    let entries = fs::read_dir(job.directory.path()).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(prefix)).count()
+}
+
+#[test]
+fn ranks_save_their_state_when_all_agents_are_stopped() {
+    let mut job = Job::start_with(3, &[("ODH_LAUNCH_GRACE", "30")]);
+    let saver = saver(&job, "OMPI_COMM_WORLD_RANK", 6);
+    let mut child = mpirun(&job, &[], &["sh", "-c", &saver]).spawn().unwrap();
+    wait_until("all ranks run", || count_files(&job, "ready-") == 6);
+    let begun = Instant::now();
+    (0..3).for_each(|index| kill(job.pid(index), Signal::SIGTERM).unwrap());
+    for agent in &mut job.agents {
+        assert_eq!(agent.process.wait().unwrap().code(), Some(0));
+    }
+    assert_eq!(count_files(&job, "saved-"), 6, "after {:?}", begun.elapsed());
+    assert!(begun.elapsed().as_secs() < 20, "the agents end with their ranks: {:?}", begun.elapsed());
+    child.wait().unwrap();
+}
+
+#[test]
+fn ranks_save_their_state_before_mpirun_is_stopped() {
+    let job = Job::start_with(3, &[]);
+    let options =
+        ["--mca", "routed", "radix", "--mca", "routed_radix", "1", "--mca", "plm_rsh_num_concurrent", "1"];
+    for options in [&[][..], &options] {
+        for file in fs::read_dir(job.directory.path()).unwrap().map(Result::unwrap) {
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name.starts_with("saved-") || name.starts_with("ready-") {
+                fs::remove_file(file.path()).unwrap();
+            }
+        }
+        let saver = saver(&job, "OMPI_COMM_WORLD_RANK", 6);
+        let mut child = mpirun(&job, options, &["sh", "-c", &saver]);
+        let mut child = child.env("ODH_POD_NAME", "launcher").spawn().unwrap();
+        wait_until("all ranks run", || count_files(&job, "ready-") == 6);
+        let mut drain = job.command("launcher");
+        assert!(drain.arg("drain").env("ODH_LAUNCH_GRACE", "30").status().unwrap().success());
+        assert_eq!(count_files(&job, "saved-"), 6, "{options:?}");
+        assert!(!child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_launcher_without_ranks_is_drained_at_once_and_one_with_stubborn_ranks_in_time() {
+    let job = Job::start(3);
+    let begun = Instant::now();
+    assert!(job.command("launcher").arg("drain").status().unwrap().success());
+    assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+    let sleep = unique_sleep();
+    let program = format!("trap '' TERM; {sleep}");
+    let mut child = mpirun(&job, &[], &["sh", "-c", &program]);
+    let mut child = child.env("ODH_POD_NAME", "launcher").spawn().unwrap();
+    wait_until("all ranks run", || count_of(&sleep) == 6);
+    let begun = Instant::now();
+    assert!(job.command("launcher").arg("drain").status().unwrap().success());
+    assert!((2..6).contains(&begun.elapsed().as_secs()), "half of six seconds: {:?}", begun.elapsed());
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
