@@ -171,8 +171,7 @@ fn unread_file(unread: &[String]) -> Option<File> {
 
 async fn log(client: &Client, namespace: &str, pod: Pod) -> Result<File, String> {
     let name = pod.name_any();
-    let container =
-        pod.spec.as_ref().and_then(|spec| spec.containers.first()).map(|first| first.name.clone());
+    let container = semantics::main_container(&pod).map(|main| main.name.clone());
     let parameters = LogParams {
         container,
         tail_lines: Some(LAST_LINES),

@@ -32,9 +32,9 @@ pub async fn exec(
     command: &[String],
 ) -> Result<AttachedProcess, Error> {
     let pod = pod(client, kind, namespace, job, choice.worker).await?;
-    let first = pod.spec.as_ref().and_then(|spec| spec.containers.first()).map(|first| first.name.clone());
+    let main = semantics::main_container(&pod).map(|main| main.name.clone());
     let parameters = AttachParams {
-        container: choice.container.clone().or(first),
+        container: choice.container.clone().or(main),
         stdin: choice.stdin,
         stdout: true,
         // A terminal has a single output stream.

@@ -109,7 +109,7 @@ async fn count_gpus(client: &Client, pods: &[Pod]) -> Option<Gpus> {
 async fn has_printed(client: &Client, namespace: &str, pods: &[Pod]) -> Option<bool> {
     let launcher = pods.iter().filter(|pod| is_launcher(pod) && describe::started(pod));
     let launcher = launcher.max_by_key(|pod| pod.creation_timestamp())?;
-    let container = launcher.spec.as_ref()?.containers.first()?.name.clone();
+    let container = semantics::main_container(launcher)?.name.clone();
     let last = LogParams { container: Some(container), tail_lines: Some(1), ..LogParams::default() };
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let printed = pods.logs(&launcher.name_any(), &last).await.ok()?;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DynamicObject, LogParams};
 use kube::{Client, ResourceExt};
 
-use crate::part::is_launcher;
+use crate::part::{is_launcher, speaking_container};
 use crate::{Kind, view};
 
 /// The number of lines shown beside an explanation.
@@ -42,11 +42,10 @@ fn speaker<'p>(job: &DynamicObject, pods: &'p [Pod]) -> Option<&'p Pod> {
     named.or(newest).or_else(|| pods.iter().find(|pod| semantics::phase(pod) == "Failed"))
 }
 
-/// The end of the log of a pod's first container; `None` if it has none or it may not be read.
+/// The end of the log of the container of a pod that has something to say; `None` if it has none or it may not be read.
 pub(crate) async fn tail(client: &Client, namespace: &str, pod: &Pod) -> Option<String> {
-    let container = pod.spec.as_ref()?.containers.first()?.name.clone();
     let wanted = LogParams {
-        container: Some(container),
+        container: Some(speaking_container(pod)?),
         tail_lines: Some(TAIL_LINES),
         limit_bytes: Some(TAIL_BYTES),
         ..LogParams::default()

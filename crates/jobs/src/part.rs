@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api::{
     LABEL_COMPLETION_INDEX, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE, LABEL_REPLICATED_JOB,
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt;
 
 use crate::kind::TRAINER_JOB;
@@ -43,6 +43,37 @@ pub(crate) fn index(pod: &Pod) -> Option<i32> {
         Some(_) => pod.metadata.name.as_deref()?.rsplit('-').next()?.parse().ok(),
         None => label(LABEL_COMPLETION_INDEX),
     }
+}
+
+/// The container of a pod whose output tells most: the one that runs MPI, unless an init container keeps it from starting.
+/// Then it is that one: it failed, or runs, or waits to be tried again.
+pub(crate) fn speaking_container(pod: &Pod) -> Option<String> {
+    let main = semantics::main_container(pod).map(|main| main.name.clone());
+    let status = pod.status.as_ref();
+    let of_main = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
+    let has_started = of_main.filter(|state| Some(&state.name) == main.as_ref()).any(|state| {
+        let state_of = |state: &ContainerState| state.running.is_some() || state.terminated.is_some();
+        [&state.state, &state.last_state].into_iter().flatten().any(state_of)
+    });
+    if has_started {
+        return main;
+    }
+    let inits = status.and_then(|status| status.init_container_statuses.as_ref()).into_iter().flatten();
+    let specs = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
+    // A sidecar keeps nothing from starting once it is up.
+    let is_sidecar = |name: &str| {
+        let mut own = specs.into_iter().flatten().filter(|container| container.name == name);
+        own.any(|container| container.restart_policy.as_deref() == Some("Always"))
+    };
+    let speaks = |state: &ContainerStatus| {
+        let now = state.state.as_ref();
+        let is_done = now.and_then(|now| now.terminated.as_ref()).is_some_and(|ended| ended.exit_code == 0);
+        let has_run = now.is_some_and(|now| now.running.is_some() || now.terminated.is_some())
+            || state.restart_count > 0;
+        let is_up = is_sidecar(&state.name) && now.is_some_and(|now| now.running.is_some());
+        has_run && !is_done && !is_up
+    };
+    inits.into_iter().rfind(|state| speaks(state)).map(|state| state.name.clone()).or(main)
 }
 
 #[cfg(test)]

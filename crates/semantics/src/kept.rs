@@ -15,6 +15,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
+use crate::main_container::is_marked;
+
 /// A pod (`core/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Pod {
@@ -33,8 +35,8 @@ pub struct Pod {
 pub struct PodSpec {
     /// The node that the pod is bound to.
     pub node_name: Option<String>,
-    /// Its containers, the MPI container first.
-    #[serde(deserialize_with = "fitting")]
+    /// Its containers, the MPI container first, wherever it is in the pod.
+    #[serde(deserialize_with = "mpi_first")]
     pub containers: Vec<Container>,
     /// Its init containers.
     pub init_containers: Option<Vec<Container>>,
@@ -107,10 +109,30 @@ fn read_ones(mut conditions: Vec<PodCondition>) -> Vec<PodCondition> {
 
 // A list that grows while it is decoded has room for four; of statuses of containers that is a kilobyte for each pod.
 
-fn fitting<'a, T: Deserialize<'a>, D: Deserializer<'a>>(from: D) -> Result<Vec<T>, D::Error> {
-    let mut list = Vec::deserialize(from)?;
-    list.shrink_to_fit();
-    Ok(list)
+/// A container while it is decoded: with the names of its variables, which show whether it runs MPI.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Decoded {
+    name: String,
+    resources: Option<Resources>,
+    env: Option<Vec<VariableName>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct VariableName {
+    name: String,
+}
+
+fn mpi_first<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Container>, D::Error> {
+    let mut list: Vec<Decoded> = Vec::deserialize(from)?;
+    let names = |container: &Decoded| -> bool {
+        is_marked(container.env.iter().flatten().map(|variable| variable.name.as_str()))
+    };
+    if let Some(place) = list.iter().position(names) {
+        list[..=place].rotate_right(1);
+    }
+    Ok(list.into_iter().map(|Decoded { name, resources, env: _ }| Container { name, resources }).collect())
 }
 
 fn fitting_if_any<'a, T: Deserialize<'a>, D: Deserializer<'a>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
@@ -229,9 +251,18 @@ of_the_api!(Job, WholeJob);
 
 impl From<WholePod> for Pod {
     fn from(pod: WholePod) -> Self {
+        let marked = |container: &WholeContainer| {
+            is_marked(container.env.iter().flatten().map(|variable| variable.name.as_str()))
+        };
+        let mpi_first = |mut containers: Vec<WholeContainer>| {
+            if let Some(place) = containers.iter().position(marked) {
+                containers[..=place].rotate_right(1);
+            }
+            all(containers)
+        };
         let spec = pod.spec.map(|spec| PodSpec {
             node_name: spec.node_name,
-            containers: all(spec.containers),
+            containers: mpi_first(spec.containers),
             init_containers: spec.init_containers.map(all),
             scheduling_gates: spec.scheduling_gates,
         });

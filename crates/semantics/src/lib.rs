@@ -8,6 +8,7 @@ mod gpus;
 pub mod kept;
 pub mod local_images;
 pub mod local_nodes;
+mod main_container;
 mod matching;
 mod pods;
 mod quantity;
@@ -17,6 +18,7 @@ mod summary;
 mod waiting;
 
 pub use gpus::{NVIDIA_GPU, gpus, is_gpu, names_gpu};
+pub use main_container::main_container;
 pub use matching::{Operator, labels_match, node_matches, term_matches, tolerates};
 pub use pods::{PodState, has_ended, is_deleted, is_ended_phase, is_ready, phase};
 pub use quantity::{NotAQuantity, Quantity};

@@ -55,11 +55,11 @@ pub struct Volume {
     pub worker: Option<i32>,
 }
 
-/// Returns the mounts of a pod's first container.
+/// Returns the mounts of a pod's MPI container.
 pub(super) fn mounts(pod: &Pod) -> Vec<Mount> {
     let spec = pod.spec.as_ref();
     let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
-    let container = spec.and_then(|spec| spec.containers.first());
+    let container = semantics::main_container(pod);
     let mounted = container.and_then(|container| container.volume_mounts.as_deref()).unwrap_or_default();
     let of = |mount: &VolumeMount| {
         let volume = volumes.iter().find(|volume| volume.name == mount.name);

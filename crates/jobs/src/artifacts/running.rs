@@ -28,13 +28,12 @@ pub(super) async fn pods(client: &Client, wanted: &Wanted) -> Result<Vec<Pod>, F
     Ok(running)
 }
 
-/// Whether a command can be run in the pod's first container.
+/// Whether a command can be run in the pod's MPI container.
 fn runs(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
-    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     let states = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
-    containers.first().is_some_and(|first| {
-        let own = states.iter().find(|state| state.name == first.name);
+    semantics::main_container(pod).is_some_and(|main| {
+        let own = states.iter().find(|state| state.name == main.name);
         own.and_then(|own| own.state.as_ref()).is_some_and(|state| state.running.is_some())
     })
 }
@@ -90,7 +89,7 @@ pub(super) struct Shell {
 pub(super) async fn at(client: &Client, wanted: &Wanted, path: &[u8]) -> Result<Shell, Fault> {
     for pod in pods(client, wanted).await? {
         let mounts = mounts::mounts(&pod);
-        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        let container = semantics::main_container(&pod);
         if let (true, Some(container)) = (mounts::shows(&mounts, path), container) {
             return Ok(Shell { pod: pod.name_any(), container: container.name.clone(), mounts });
         }

@@ -16,6 +16,7 @@ use super::resume::{Resume, split};
 use super::sieve::Sieve;
 use super::tag;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
+use crate::part::speaking_container;
 use crate::{Action, Advice, Attempt, Error, JobRef, describe};
 
 /// The maximum number of consecutive broken connections, and the pauses between attempts.
@@ -42,7 +43,7 @@ pub(super) struct Reader {
     name: Arc<str>,
     /// Which pod of the job it is, unless a record is read.
     target: Option<Target>,
-    /// The first container is the one that trains; it is read unless another one was requested.
+    /// The container that runs MPI is read unless another one was requested, or an init container keeps it from starting.
     container: Option<String>,
     never_restarted: bool,
     /// Whether lines of the launch agent are left out.
@@ -108,11 +109,10 @@ enum Left {
 impl Reader {
     pub(super) fn new(source: Arc<Source>, pod: &Pod, lane: Lane) -> Reader {
         let spec = pod.spec.as_ref();
-        let first = || spec?.containers.first().map(|container| container.name.clone());
         Reader {
             name: pod.name_any().into(),
             target: Target::of(&describe::pod_view(pod)),
-            container: source.choice.container.clone().or_else(first),
+            container: source.choice.container.clone().or_else(|| speaking_container(pod)),
             never_restarted: spec.and_then(|spec| spec.restart_policy.as_deref()) == Some("Never"),
             // In the Launcher's output they are what a diagnosis rests on.
             hides_agent: !source.choice.agents && describe::pod_view(pod).role == "worker",
