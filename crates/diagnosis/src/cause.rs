@@ -344,7 +344,13 @@ causes! {
         title: "A container crashes again and again",
         meaning: "A container ends soon after each start; the kubelet waits longer and longer before the next.",
         message: "A container of {host|a pod} crashes again and again",
-        suggestion: "Read the log of its previous run. In Workers it is mostly sshd: missing host keys, or a port or directory that the user may not use.",
+        suggestion: "Read the log of its previous run. In a Worker that runs sshd, it is mostly a missing host key, or a port or directory that the user may not use.",
+    }
+    InitContainerFailed: User, Undecided, BeforeStart {
+        title: "An init container fails",
+        meaning: "A container that prepares the pod, such as one that fetches data, ended with an error, so that the pod's own containers were never started.",
+        message: "The init container {name|} of {host|a pod} failed with exit code {code|unknown}",
+        suggestion: "Read the output of that init container and correct what it reports: the pod's own containers start only once it has ended with 0.",
     }
     MissingReference: User, Undecided, BeforeStart {
         title: "Something that the pod refers to does not exist",

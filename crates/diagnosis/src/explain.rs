@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::cause::Cause;
 use super::facts::{Facts, pod_name};
-use super::judge::{Candidate, Judgement, Material, Traceback, last_traceback};
-use super::lines::{Line, escaped};
+use super::judge::{Candidate, Judgement, Material, Traceback, last_traceback, telling_traceback};
+use super::lines::{Line, escaped, is_noise};
 use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
 use super::{Confidence, Diagnosis, Ending, Evidence, Warning};
@@ -31,6 +31,7 @@ pub(crate) fn explain(
             Some(diagnosis(Cause::WrongMpi, *confidence, evidence, None, message, None))
         }
         Judgement::Raised(traceback) => Some(raised(*traceback, material, facts)),
+        Judgement::Uncaught(traceback) => Some(uncaught(*traceback, material, facts)),
         Judgement::Ended(cause, message, confidence) => {
             let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
                 .then(|| exception(material.lines))
@@ -136,7 +137,7 @@ fn raised(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Diagn
     let Traceback { begin, exception } = traceback;
     let lines = &material.lines[begin..=exception];
     let last = &material.lines[exception];
-    let place = lines.iter().rev().find_map(|line| place(&line.text));
+    let place = place_in(lines);
     let mut values = BTreeMap::from([("name".to_owned(), last.text.trim().to_owned())]);
     values.extend(place.map(|place| ("path".to_owned(), format!(" ({place})"))));
     if let Some(rank) = last.rank {
@@ -147,6 +148,36 @@ fn raised(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Diagn
     let from = lines.len().saturating_sub(MAX_EVIDENCE);
     let evidence = lines[from..].iter().map(quote).collect();
     diagnosis(Cause::PythonException, Confidence::Medium, evidence, worker, message, None)
+}
+
+/// An exception with which the program ended: which, where, and the traceback's last lines.
+fn uncaught(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Diagnosis {
+    let told = raised(traceback, material, facts);
+    let last = &material.lines[traceback.exception];
+    let who = last.rank.map_or_else(|| "The program".to_owned(), |rank| format!("Rank {rank}"));
+    let place = place_in(&material.lines[traceback.begin..=traceback.exception]);
+    let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
+    let code = match material.ending {
+        Ending::Exited(code) => format!(", exit code {code}"),
+        Ending::Running { .. } | Ending::Unknown => String::new(),
+    };
+    let message = format!("{who} ended with {}{place}{code}", last.text.trim());
+    let cause = Cause::RankExited;
+    let suggestion = "Correct the program where the traceback says.".to_owned();
+    Diagnosis { cause, message: escaped(&message), suggestion, link: cause.link(), ..told }
+}
+
+/// The place in a traceback that its reader can change: the innermost frame that is neither the interpreter's own nor a
+/// library's; without one, the innermost frame.
+fn place_in(lines: &[Line<'_>]) -> Option<String> {
+    let is_foreign = |line: &str| {
+        ["File \"<frozen ", "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python"]
+            .iter()
+            .any(|part| line.contains(part))
+    };
+    let frames = || lines.iter().rev().filter(|line| place(&line.text).is_some());
+    let own = frames().find(|line| !is_foreign(&line.text)).or_else(|| frames().next())?;
+    place(&own.text)
 }
 
 /// The file and the line in a frame of a Python traceback: `train.py, line 9`.
@@ -179,7 +210,7 @@ fn ending_evidence(material: &Material<'_>, clue: Option<&Line<'_>>) -> Vec<Evid
         Ending::Running { silent_seconds } => Some(format!("still running, silent for {silent_seconds} s")),
         Ending::Unknown => None,
     };
-    let last = material.lines.iter().rev().find(|line| !line.text.trim().is_empty());
+    let last = material.lines.iter().rev().find(|line| !line.text.trim().is_empty() && !is_noise(&line.text));
     let mut evidence: Vec<Evidence> = ended.map(|text| Evidence { line: None, text }).into_iter().collect();
     evidence.extend(clue.map(quote));
     evidence.extend(last.map(quote));
@@ -250,9 +281,9 @@ fn with_clue(message: String, clue: Option<&Line<'_>>) -> String {
     }
 }
 
-/// The last line of a program's last Python traceback.
+/// The last line of the Python traceback that explains the end.
 fn exception<'a>(lines: &'a [Line<'a>]) -> Option<&'a Line<'a>> {
-    last_traceback(lines).map(|traceback| &lines[traceback.exception])
+    telling_traceback(lines).map(|traceback| &lines[traceback.exception])
 }
 
 /// Fills in a template's values: `{name|default text}`.

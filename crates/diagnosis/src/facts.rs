@@ -106,6 +106,8 @@ pub struct PodFacts {
 pub struct ContainerFacts {
     /// Its name.
     pub name: String,
+    /// Whether it is an init container.
+    pub is_init: bool,
     /// What it waits for: reason and message.
     pub waiting: Option<(String, String)>,
     /// How it last ended.
@@ -163,12 +165,16 @@ fn troubles(status: &PodStatus) -> Vec<(String, String, String)> {
 }
 
 fn containers(pod: &Pod, status: &PodStatus) -> Vec<ContainerFacts> {
-    let statuses =
-        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    statuses.map(|status| container(status, memory_limit(pod, &status.name))).collect()
+    let of = |statuses: &Option<Vec<ContainerStatus>>, is_init: bool| -> Vec<ContainerFacts> {
+        let statuses = statuses.iter().flatten();
+        statuses.map(|status| container(status, is_init, memory_limit(pod, &status.name))).collect()
+    };
+    let mut all = of(&status.init_container_statuses, true);
+    all.extend(of(&status.container_statuses, false));
+    all
 }
 
-fn container(status: &ContainerStatus, memory_limit: Option<String>) -> ContainerFacts {
+fn container(status: &ContainerStatus, is_init: bool, memory_limit: Option<String>) -> ContainerFacts {
     let state = status.state.as_ref();
     let waiting = state.and_then(|state| state.waiting.as_ref());
     let ended = state
@@ -176,6 +182,7 @@ fn container(status: &ContainerStatus, memory_limit: Option<String>) -> Containe
         .or_else(|| status.last_state.as_ref().and_then(|state| state.terminated.as_ref()));
     ContainerFacts {
         name: status.name.clone(),
+        is_init,
         waiting: waiting.map(|waiting| {
             (waiting.reason.clone().unwrap_or_default(), waiting.message.clone().unwrap_or_default())
         }),
@@ -252,6 +259,13 @@ fn container_lines(pod: &PodFacts, container: &ContainerFacts) -> Vec<String> {
     if let Some((reason, message)) = &container.waiting {
         lines.push(format!("pod {pod_name}: container {name} waiting: {reason}: {message}"));
     }
+    let failed = container.terminated.as_ref().filter(|ended| ended.exit_code != 0);
+    if let Some(ended) = failed.filter(|ended| container.is_init && ended.reason != "OOMKilled") {
+        lines.push(format!(
+            "pod {pod_name}: init container {name} ended with exit code {}, terminated: {}",
+            ended.exit_code, ended.reason
+        ));
+    }
     if container.oom_kills > 0 {
         lines.push(format!(
             "pod {pod_name}: container {name}: {} out-of-memory kills{limit}",
@@ -268,7 +282,7 @@ fn container_lines(pod: &PodFacts, container: &ContainerFacts) -> Vec<String> {
             "pod {pod_name}: container {name} terminated: {}, exit code {}{tail}",
             ended.reason, ended.exit_code
         ));
-        if pod.worker {
+        if pod.worker && !container.is_init {
             lines.push(format!(
                 "worker {pod_name}: container {name} ended with exit code {}, terminated: {}",
                 ended.exit_code, ended.reason

@@ -57,6 +57,8 @@ pub(crate) enum Judgement<'a> {
     Lonely(Vec<usize>, Confidence),
     /// A rank raised an exception that nothing caught, and the others wait for it; has the traceback's lines.
     Raised(Traceback),
+    /// The program ended with an exception that nothing caught; has the traceback's lines.
+    Uncaught(Traceback),
     /// Only the ending gives a hint: cause and message.
     Ended(Cause, String, Confidence),
 }
@@ -81,7 +83,10 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
         return lonely;
     }
     if material.ending == Ending::Exited(0) {
-        return Judgement::Nothing;
+        return match best.filter(|best| rules::of_failed_success(best.finding.rule)) {
+            Some(best) => Judgement::Found(best.clone(), Confidence::High),
+            None => Judgement::Nothing,
+        };
     }
     let best_is_firm = best.is_some_and(|best| !best.weak && best.finding.rule.cause != Cause::Unknown);
     if let Some(raised) = raised(material).filter(|_| !best_is_firm) {
@@ -89,6 +94,11 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     }
     if let Some(best) = best.filter(|best| best.finding.rule.cause != Cause::Unknown) {
         return Judgement::Found(best.clone(), confidence(best, &candidates));
+    }
+    // A shell's codes for signals say more than an exception that may have been handled.
+    let says_more = matches!(material.ending, Ending::Exited(124 | 127 | 129..));
+    if let Some(uncaught) = uncaught(material).filter(|_| !says_more) {
+        return Judgement::Uncaught(uncaught);
     }
     by_ending(material, best)
 }
@@ -174,7 +184,9 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     let firm = !candidate.weak && (candidate.score >= FIRM || rule.phase == Phase::Report);
     let recent = material.lines.len() - candidate.finding.at <= LINES_AFTER;
     match material.ending {
-        Ending::Exited(0) => false,
+        Ending::Exited(0) => {
+            rules::of_failed_success(rule) && !candidate.weak && !material.lines[candidate.finding.at].by_rank
+        }
         Ending::Exited(_) => candidate.score >= LEAST,
         Ending::Unknown => {
             firm || candidate.score >= weight::REASON - OUT_OF_PLACE || rule.cause == Cause::Unknown
@@ -196,11 +208,68 @@ pub(crate) struct Traceback {
     pub exception: usize,
 }
 
+/// The Python traceback that explains the end: of the last ones, which follow one another with few lines in between, the
+/// first whose exception is no consequence of another rank's end.
+pub(crate) fn telling_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
+    let from = lines.len().saturating_sub(TRACEBACK_LINES);
+    let begins = (from..lines.len()).filter(|at| lines[*at].text.contains(TRACEBACK)).collect::<Vec<_>>();
+    let all: Vec<Traceback> = begins.into_iter().filter_map(|begin| traceback_at(lines, begin)).collect();
+    let mut last: Vec<Traceback> = Vec::new();
+    for found in all.into_iter().rev() {
+        let is_near =
+            last.last().is_none_or(|next| next.begin.saturating_sub(found.exception) <= LINES_BETWEEN);
+        // The first of a chain was handled, and the handler failed: what ended the program is the last.
+        let is_chained = last.last().is_some_and(|next| {
+            let between = lines.get(found.exception + 1..next.begin).unwrap_or_default();
+            lines[found.begin].rank == lines[next.begin].rank
+                && between.iter().any(|line| CHAINS.iter().any(|words| line.text.starts_with(words)))
+        });
+        if !is_near {
+            break;
+        }
+        if !is_chained {
+            last.push(found);
+        }
+    }
+    let is_consequence = |traceback: &&Traceback| {
+        let exception = &lines[traceback.exception].text;
+        CONSEQUENCES.iter().any(|words| exception.contains(words))
+    };
+    last.iter().rev().find(|traceback| !is_consequence(traceback)).or(last.first()).copied()
+}
+
+const TRACEBACK: &str = "Traceback (most recent call last)";
+/// Tracebacks with more lines between them do not belong together: the program survived the earlier one.
+const LINES_BETWEEN: usize = 40;
+/// What Python prints between the tracebacks of exceptions of which one led to the next.
+const CHAINS: [&str; 2] = [
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+];
+/// Exceptions that a rank raises because another one has ended.
+const CONSEQUENCES: [&str; 11] = [
+    "onnection closed by peer",
+    "onnection reset by peer",
+    "ConnectionResetError",
+    "BrokenPipeError",
+    "roken pipe",
+    "BrokenProcessPool",
+    "emote process exited",
+    "KeyboardInterrupt",
+    "SystemExit",
+    "EOFError",
+    "ocket closed",
+];
+
 /// The last Python traceback in the lines.
 pub(crate) fn last_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
     let from = lines.len().saturating_sub(TRACEBACK_LINES);
-    let begin = from
-        + lines[from..].iter().rposition(|line| line.text.contains("Traceback (most recent call last)"))?;
+    let begin = from + lines[from..].iter().rposition(|line| line.text.contains(TRACEBACK))?;
+    traceback_at(lines, begin)
+}
+
+/// The traceback with its heading there.
+fn traceback_at(lines: &[Line<'_>], begin: usize) -> Option<Traceback> {
     let exception = lines[begin + 1..].iter().position(|line| {
         let (name, message) = line.text.split_once(':').unwrap_or((&line.text, ""));
         let is_part =
@@ -216,6 +285,18 @@ pub(crate) fn last_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
                 || (name.contains('.') && name.split('.').all(is_part) && message.starts_with(' ')))
     })?;
     Some(Traceback { begin, exception: begin + 1 + exception })
+}
+
+/// The traceback with which an output ends whose program has evidently failed: by its exit code, or because nothing follows.
+fn uncaught(material: &Material<'_>) -> Option<Traceback> {
+    let found = last_traceback(material.lines)?;
+    let after = material.lines[found.exception + 1..].iter().filter(|line| !line.text.trim().is_empty());
+    let is_end = match material.ending {
+        Ending::Exited(_) => true,
+        Ending::Unknown => after.count() <= LINES_AFTER_EXCEPTION,
+        Ending::Running { .. } => false,
+    };
+    is_end.then(|| telling_traceback(material.lines)).flatten()
 }
 
 /// The traceback with which the output of a running job ends. An exception that the program handles is followed by more

@@ -4,7 +4,7 @@
 //! are what is left to show. Pure.
 
 use super::collect::Output;
-use super::lines::{self, Line, escaped};
+use super::lines::{self, Line, escaped, is_noise};
 use super::scan::is_frame;
 
 /// How the lines of launchers and of the launch agent begin.
@@ -49,7 +49,8 @@ fn unframed<'a, 'b>(all: &'b [Line<'a>]) -> Vec<&'b Line<'a>> {
             from += end + 2;
             continue;
         }
-        let foreign = NOT_THE_PROGRAMS.iter().any(|start| line.text.starts_with(start));
+        let foreign =
+            NOT_THE_PROGRAMS.iter().any(|start| line.text.starts_with(start)) || is_noise(&line.text);
         if !is_frame(line) && (line.by_rank || !foreign) && !line.text.trim().is_empty() {
             kept.push(line);
         }
@@ -72,6 +73,12 @@ mod tests {
         let words = last_words(&log, None, 10);
         assert_eq!(words, ["rank 0: epoch 1", "rank 1: the data set is missing, giving up"]);
         assert_eq!(last_words(&log, None, 1), ["rank 1: the data set is missing, giving up"]);
+    }
+
+    #[test]
+    fn what_a_launcher_prints_in_good_runs_too_is_no_reason() {
+        let noise = "[s-launcher:00413] plm:ssh: Warning: setpgid(416,416) failed in parent with errno=Permission denied(13)\nprterun: Forwarding signal 18 to job\n";
+        assert_eq!(last_words(&format!("giving up\n{noise}"), None, 10), ["giving up"]);
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub use judge::STALL_SECONDS;
 pub use last_words::last_words;
 pub use lines::{as_evidence, rank_of};
 pub use pods::{
-    FailedRun, PodFailure, failed_run, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker,
-    of_unstartable, of_worker,
+    FailedRun, PodFailure, failed_run, is_init_container, lost_with_node, of_infrastructure,
+    of_init_container, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
 pub use world::{Placement, agent_begins, placement, placement_by_agents};
 

@@ -36,17 +36,53 @@ pub(crate) struct Line<'a> {
 /// All lines of an output's head and tail.
 pub(crate) fn lines<'a>(head: &'a str, tail: &'a str, output: &Output) -> Vec<Line<'a>> {
     let mut all = Vec::new();
-    let ends = split(head, 1, &mut all);
+    // A log with Windows line ends throughout was converted as a whole, which says nothing about names in it.
+    let returns = head.matches("\r\n").count();
+    let is_converted = 2 * returns >= head.matches('\n').count();
+    let ends = split(head, 1, is_converted, &mut all);
     if !tail.is_empty() {
-        split(tail, 1 + ends + output.skipped_lines, &mut all);
+        split(tail, 1 + ends + output.skipped_lines, is_converted, &mut all);
     }
     all
 }
 
+/// What follows a carriage return that is part of a name which a message quotes.
+const AFTER_NAME: [&str; 6] = [": ", "'", "\"", "`", ")", " ("];
+
+/// Makes carriage returns visible that are part of a name, as scripts with Windows line ends cause them: they would vanish
+/// otherwise. Others rewrite a progress bar.
+fn visible(line: &str, is_converted: bool) -> Option<String> {
+    let (body, last) = match line.strip_suffix('\r') {
+        Some(body) if !is_converted && !body.is_empty() && !body.contains('\r') => (body, "\\r"),
+        _ => (line, ""),
+    };
+    let mut shown = String::new();
+    let mut parts = body.split('\r').peekable();
+    while let Some(part) = parts.next() {
+        shown.push_str(part);
+        if let Some(next) = parts.peek() {
+            let is_name = !part.is_empty() && AFTER_NAME.iter().any(|after| next.starts_with(after));
+            shown.push_str(if is_name { "\\r" } else { "\r" });
+        }
+    }
+    shown.push_str(last);
+    (shown != line).then_some(shown)
+}
+
 /// Adds the lines of `text`, the first of which has the number `first`; returns the number of line ends.
-fn split<'a>(text: &'a str, first: usize, all: &mut Vec<Line<'a>>) -> usize {
+fn split<'a>(text: &'a str, first: usize, is_converted: bool, all: &mut Vec<Line<'a>>) -> usize {
     let mut ends = 0;
     for line in text.split('\n') {
+        if let Some(shown) = line.contains('\r').then(|| visible(line, is_converted)).flatten() {
+            for piece in shown.split('\r').filter(|segment| !segment.is_empty()).flat_map(pieces) {
+                if all.len() < MAX_LINES {
+                    let read = read_line(first + ends, piece);
+                    all.push(Line { text: Cow::Owned(read.text.into_owned()), ..read });
+                }
+            }
+            ends += 1;
+            continue;
+        }
         for segment in line.split('\r').filter(|segment| !segment.is_empty()) {
             for piece in pieces(segment) {
                 if all.len() < MAX_LINES {
@@ -165,6 +201,14 @@ fn without_escapes(raw: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(clean)
+}
+
+/// Whether a launcher prints this line in good runs too, and it explains nothing: a warning about process groups, and which
+/// signals it passes on.
+pub(crate) fn is_noise(text: &str) -> bool {
+    let by_launcher = ["mpirun: Forwarding signal ", "prterun: Forwarding signal "];
+    by_launcher.iter().any(|start| text.starts_with(start))
+        || (text.starts_with('[') && text.contains("sh: Warning: setpgid("))
 }
 
 /// Returns a line of output in the form that evidence has: without rank prefixes, escaped, cut to length.

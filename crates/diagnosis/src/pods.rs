@@ -85,7 +85,7 @@ pub fn of_worker(pod: &Pod) -> PodFailure {
         return PodFailure::new(Cause::WorkerLost, "its pod no longer exists", WORKER_GONE);
     };
     let known = out_of_memory(pod, &container, &ended).or_else(|| without_room(pod, &container, &ended));
-    let mut failure = known.unwrap_or_else(|| {
+    let mut failure = known.or_else(|| of_init_container(pod, &container, &ended)).unwrap_or_else(|| {
         let message = format!("its container {container:?} ended with {}", exit_text(&ended));
         PodFailure::new(
             Cause::WorkerLost,
@@ -96,6 +96,28 @@ pub fn of_worker(pod: &Pod) -> PodFailure {
     failure.container = Some(container);
     failure.exit_code = Some(ended.exit_code);
     failure
+}
+
+/// Whether this container of the pod prepares it, and has to end before the pod's own containers start.
+#[must_use]
+pub fn is_init_container(pod: &Pod, container: &str) -> bool {
+    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let statuses = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+    let mut names = inits.map(|init| &init.name).chain(statuses.map(|status| &status.name));
+    names.any(|name| name == container)
+}
+
+/// Returns the failure of an init container that ended so; `None` for another container.
+#[must_use]
+pub fn of_init_container(pod: &Pod, container: &str, ended: &ContainerStateTerminated) -> Option<PodFailure> {
+    is_init_container(pod, container).then(|| {
+        if let Some(failure) = out_of_memory(pod, container, ended) {
+            return failure;
+        }
+        let cause = Cause::InitContainerFailed;
+        let message = format!("its init container {container:?} ended with {}", exit_text(ended));
+        PodFailure::new(cause, message, cause.texts().suggestion)
+    })
 }
 
 /// Finds a container that can never be started, because no permitted change of the pod would help: its program is
@@ -167,7 +189,8 @@ pub fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
     let detail = waiting.message.as_deref().unwrap_or_default();
     let late = format!("it was not ready {waited} after it was scheduled");
     let explained = of_container(pod, &container).filter(|found| {
-        [Cause::ImagePull, Cause::MissingReference, Cause::StorageUnusable].contains(&found.cause)
+        [Cause::ImagePull, Cause::MissingReference, Cause::StorageUnusable, Cause::AdmissionRefused]
+            .contains(&found.cause)
     });
     let mut cause = match explained {
         Some(found) => {

@@ -179,6 +179,12 @@ pub(crate) fn of_good_run(rule: &Rule) -> bool {
     .contains(&rule.id)
 }
 
+/// Whether the run has failed although the launcher may end with 0: `prterun` of Open MPI 5 reports the loss of a daemon,
+/// ends the job, and mostly ends with 0 itself.
+pub(crate) fn of_failed_success(rule: &Rule) -> bool {
+    rule.id == "daemon-lost-prte"
+}
+
 /// Whether it is a launcher's report that its daemons could not be started.
 pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
     [
@@ -189,6 +195,7 @@ pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
         "daemon-status-127",
         "bstrap-proxy",
         "bstrap-proxy-missing",
+        "bstrap-proxy-unreachable",
         "hydra-no-launch",
     ]
     .contains(&rule.id)

@@ -3,6 +3,7 @@
 
 use super::super::cause::Cause;
 use super::super::facts::GPU_COUNTS;
+use super::launch::CRLF_ADVICE;
 use super::weight::{EXIT, REASON, ROOT, STATUS, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
@@ -210,6 +211,18 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Cluster)
     .says("The image of {host|the pod} has no {path|program of the given name}"),
+    // The runtime has found the file, and the kernel has not found the interpreter that its first line names.
+    rule(
+        "start-no-interpreter",
+        Cause::ExecutableNotFound,
+        ROOT - 1,
+        ": no such file or directory",
+        r#"(?:^pod (?P<host>\S+): )?.*exec:? "?(?P<path>/[^"\s:]+)"?: no such file or directory"#,
+        "pod train-launcher-x: container mpi terminated: StartError, exit code 128: exec: \"/scripts/run.sh\": no such file or directory",
+    )
+    .by(Speaker::Cluster)
+    .says("{path|The program} of {host|the pod} exists, but the interpreter that its first line names does not: mostly, the file has Windows line ends (CRLF)")
+    .advice(CRLF_ADVICE),
     rule(
         "start-no-program-crun",
         Cause::ExecutableNotFound,
@@ -227,6 +240,26 @@ pub(super) const RULES: &[Rule] = &[
         ": permission denied",
         r#"(?:^pod (?P<host>\S+): )?.*exec: "(?P<path>[^"]+)": permission denied"#,
         "pod train-worker-1: container mpi terminated: StartError, exit code 128: exec: \"/train.sh\": permission denied: unknown",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "start-no-privileges",
+        Cause::AdmissionRefused,
+        ROOT - 6,
+        "waiting: CreateContainerConfigError",
+        r"^pod (?P<host>\S+): container \S+ waiting: CreateContainerConfigError: (?P<reason>\S.*)",
+        "pod train-worker-1: container mpi waiting: CreateContainerConfigError: this node does not run privileged containers; remove securityContext.privileged",
+    )
+    .by(Speaker::Cluster)
+    .says("The node refuses to start a container of {host|the pod}: {reason|}")
+    .advice("Correct the pod template as the message says; the container does not start before that."),
+    rule(
+        "init-container-ended",
+        Cause::InitContainerFailed,
+        SYMPTOM + 2,
+        ": init container ",
+        r"^pod (?P<host>\S+): init container (?P<name>\S+) ended with exit code (?P<code>\d+)",
+        "pod train-worker-1: init container fetch ended with exit code 3, terminated: Error",
     )
     .by(Speaker::Cluster),
     rule(

@@ -11,6 +11,10 @@ macro_rules! daemons {
     };
 }
 
+/// What every sign of Windows line ends means, and how to get rid of them.
+pub(super) const CRLF: &str = "A script has Windows line ends (CRLF): the carriage return at the end of each line counts as a part of the last word";
+pub(super) const CRLF_ADVICE: &str = "Convert the script (sed -i 's/\\r$//' SCRIPT, or dos2unix), also where it is in a ConfigMap, and keep it so in git (.gitattributes: *.sh text eol=lf).";
+
 pub(super) const RULES: &[Rule] = &[
     // Names
     rule(
@@ -298,10 +302,21 @@ pub(super) const RULES: &[Rule] = &[
         "bstrap-proxy-missing",
         Cause::DaemonMissing,
         ROOT,
-        "Unable to run bstrap_proxy on ",
-        r"Unable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:32512|127)\)",
+        "nable to run bstrap_proxy on ",
+        r"[Uu]nable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:32512|127)\)",
         "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 32512)",
     ),
+    // The wait status of a remote shell that ended with 255: it did not reach the Worker. It mostly says why itself.
+    rule(
+        "bstrap-proxy-unreachable",
+        Cause::PeerUnreachable,
+        SYMPTOM,
+        "nable to run bstrap_proxy on ",
+        r"[Uu]nable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:65280|255)\)",
+        "[mpiexec@train-launcher] check_exit_codes (libhydra/demux/hydra_demux_poll.c:117): unable to run bstrap_proxy on train-worker-0 (pid 247, exit code 65280)",
+    )
+    .says("mpiexec could not start its proxy on {host|a Worker}: the remote shell (ssh) ended with 255, as it does when it cannot reach or enter a Worker")
+    .advice("Run the same ssh command by hand from the Launcher to see its reason: the name, the port, the key, or a NetworkPolicy. The launch agent (annotation training.opendatahub.io/launch: agent) needs no sshd."),
     rule(
         "daemon-status-127",
         Cause::DaemonMissing,
@@ -345,8 +360,18 @@ pub(super) const RULES: &[Rule] = &[
         Cause::DaemonLost,
         CONNECT,
         "has lost communication with a remote daemon",
-        r"(?:ORTE|PRTE|PRRTE) has lost communication with a remote daemon",
+        r"ORTE has lost communication with a remote daemon",
         "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[42993,0],0] on node train-launcher\n  Remote daemon: [[42993,0],1] on node train-worker-0",
+    )
+    .details(&[r"Remote daemon: .*on node (?P<host>\S+)"])
+    .run(),
+    rule(
+        "daemon-lost-prte",
+        Cause::DaemonLost,
+        CONNECT,
+        "has lost communication with a remote daemon",
+        r"PRR?TE has lost communication with a remote daemon",
+        "PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-l-17@0,0] on node train-launcher\n  Remote daemon: [prterun-l-17@0,2] on node train-worker-0",
     )
     .details(&[r"Remote daemon: .*on node (?P<host>\S+)"])
     .run(),
@@ -406,6 +431,18 @@ pub(super) const RULES: &[Rule] = &[
     )
     .run()
     .says("mpiexec's proxy on {host|a Worker} ended early; the reason is not in this output"),
+    // Open MPI 4 overruns a buffer for the part of host names before their number. Our operator prevents it for its jobs.
+    rule(
+        "long-host-names",
+        Cause::BadHostfile,
+        ROOT + 2,
+        "EOF in backquote substitution",
+        r"Syntax error: EOF in backquote substitution",
+        "/bin/sh: 1: Syntax error: EOF in backquote substitution\nORTE was unable to reliably start one or more daemons.",
+    )
+    .block(r"ORTE (?:was unable to reliably start|does not know how to route)")
+    .says("The daemons of Open MPI got a garbled list of hosts, as Open MPI 4 makes it of names that are too long")
+    .advice("Give the job a name of at most 40 letters, or set OMPI_MCA_regx=naive in the Launcher's environment, so that the names are not packed."),
     // The program
     rule(
         "exe-not-found",
@@ -527,6 +564,41 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Rank)
     .says("{path|The program} is built for another architecture"),
+    // Scripts with Windows line ends. `lines` shows a carriage return that is part of a name as `\r`; bash and env print it
+    // so themselves, the shell and Perl as `^M`.
+    rule(
+        "crlf-name",
+        Cause::ExecutableNotFound,
+        ROOT + 4,
+        "\\r|^M",
+        r#"(?:^|[\s:'"`\x98/])(?P<path>[\w./+-]*?)(?:'?\$?'?\\r'?|\^M)\S{0,3}:? (?:(?:command )?not found|No such file or directory|\(No such file|bad interpreter)|\$'\\r': command not found|bad interpreter: (?:No such file|\S*\^M)|bad interpreter: \S*\\r"#,
+        "run.sh: line 2: $'\\r': command not found",
+    )
+    .by(Speaker::Rank)
+    .says(CRLF)
+    .advice(CRLF_ADVICE),
+    rule(
+        "crlf-option",
+        Cause::ExecutableNotFound,
+        ROOT + 4,
+        "-\\r",
+        r"\bset: (?:Illegal option )?-\w?\\r|nvalid option.*-\\r",
+        "run.sh: 2: set: Illegal option -\\r",
+    )
+    .by(Speaker::Rank)
+    .says(CRLF)
+    .advice(CRLF_ADVICE),
+    rule(
+        "crlf-executable",
+        Cause::ExecutableNotFound,
+        ROOT + 4,
+        "\\r",
+        r"^\s*Executable: +(?P<path>\S+?)\\r$|execvp error on file (?P<file>\S+?)\\r ",
+        "  Executable: hostname\\r",
+    )
+    .run()
+    .says(CRLF)
+    .advice(CRLF_ADVICE),
     // Libraries
     rule(
         "loader",
@@ -537,6 +609,18 @@ pub(super) const RULES: &[Rule] = &[
         "/opt/train: error while loading shared libraries: libfoo.so.2: cannot open shared object file: No such file or directory",
     )
     .by(Speaker::Rank),
+    rule(
+        "mpi4py-no-library",
+        Cause::LibraryMissing,
+        ROOT - 3,
+        "cannot load MPI library",
+        r"(?:RuntimeError|ImportError): cannot load MPI library",
+        "RuntimeError: cannot load MPI library\nlibmpi.so: cannot open shared object file: No such file or directory",
+    )
+    .details(&[r"(?P<name>lib(?:mpi|mpich|msmpi)[\w.]*): cannot open shared object file"])
+    .by(Speaker::Rank)
+    .says("mpi4py needs the MPI library ({name|libmpi}), which it loads when it is imported, and finds none")
+    .advice("Install the library of the MPI that starts the ranks where the ranks run, or add its directory to LD_LIBRARY_PATH: mpi4py from PyPI brings none."),
     rule(
         "python-shared-object",
         Cause::LibraryMissing,
@@ -629,9 +713,9 @@ pub(super) const RULES: &[Rule] = &[
         "bstrap-proxy",
         Cause::Unknown,
         CONSEQUENCE,
-        "Unable to run bstrap_proxy on ",
-        r"Unable to run bstrap_proxy on (?P<host>\S+)",
-        "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 65280)",
+        "nable to run bstrap_proxy on ",
+        r"[Uu]nable to run bstrap_proxy on (?P<host>\S+)",
+        "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 256)",
     )
     .says("mpiexec could not start its daemon on {host|a Worker}; the reason is not in this output"),
 ];

@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
     .run()
     .says("Ranks {name|} on {host|a Worker} have ended, but the Launcher is still running: other ranks may wait for them forever")
     .advice("Read what those ranks printed before they ended. If they ended well, the others may simply work on; otherwise delete the job or run it again, and have a rank that cannot continue call MPI_Abort, which ends all others too."),
-    // Open MPI 4 and 5
+    // Open MPI 4 and 5. A rank's lines may come between the two lines of this report, hence so many characters.
     rule(
         "ompi-killed",
         Cause::RankKilled,
@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on",
         "mpirun noticed that process rank 1 with PID 697 on node train-worker-1 exited on signal 9 (Killed).",
     )
-    .block(r"exited on\b(?s:.{0,300}?)\bsignal 9\b")
+    .block(r"exited on\b(?s:.{0,1200}?)\bsignal 9\b")
     .details(&[r"\bsignal (?P<signal>9)\b"])
     .report(),
     rule(
@@ -46,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on",
         "prterun noticed that process rank 1 with PID 697 on node train-worker-1 exited on\nsignal 11 (Segmentation fault).",
     )
-    .block(r"exited on\b(?s:.{0,300}?)\bsignal (?:3|4|5|6|7|8|11|31)\b")
+    .block(r"exited on\b(?s:.{0,1200}?)\bsignal (?:3|4|5|6|7|8|11|31)\b")
     .details(&[r"\bsignal (?P<signal>\d+)\b"])
     .report(),
     rule(
@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
         r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on",
         "mpirun noticed that process rank 1 with PID 697 on node train-worker-1 exited on signal 15 (Terminated).",
     )
-    .block(r"exited on\b(?s:.{0,300}?)\bsignal (?:1|2|10|12|15)\b")
+    .block(r"exited on\b(?s:.{0,1200}?)\bsignal (?:1|2|10|12|15)\b")
     .details(&[r"\b(?P<signal>signal \d+)\b"])
     .says("{who|A rank} on {host|a Worker} was ended from outside ({signal|SIGTERM})")
     .report(),
@@ -69,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
         r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on",
         "mpirun noticed that process rank 1 with PID 697 on node train-worker-1 exited on signal 24 (CPU time limit exceeded).",
     )
-    .block(r"exited on\b(?s:.{0,300}?)\bsignal (?:13|14|24|25|26|27)\b")
+    .block(r"exited on\b(?s:.{0,1200}?)\bsignal (?:13|14|24|25|26|27)\b")
     .details(&[r"\b(?P<signal>signal \d+)\b(?: \((?P<name>[^)\n]+)\))?"])
     .says("{who|A rank} on {host|a Worker} was ended by {signal|a signal} ({name|a limit or a timer})")
     .advice("Look for a limit in the image or in the start script (ulimit -t, ulimit -f), for a timer that the program sets itself, and for a pipe whose reader has ended.")

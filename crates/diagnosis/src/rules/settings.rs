@@ -6,6 +6,28 @@ use super::{Rule, Speaker, rule};
 
 pub(super) const RULES: &[Rule] = &[
     rule(
+        "ompi-session-dir",
+        Cause::StorageUnusable,
+        ROOT - 2,
+        "session_dir",
+        r"(?:^\[(?P<host>[\w.-]+?):\d+\] .*)?(?:(?:orte|prte|pmix)_session_dir failed|_ERROR_LOG: .* in file \S*session_dir\.c)",
+        "[train-worker-0:00012] [[34567,0],1] ORTE_ERROR_LOG: Error in file util/session_dir.c at line 107\n[train-worker-0:00012] mkdir: cannot create directory '/tmp/ompi.train-worker-0.1000': Read-only file system",
+    )
+    .details(&[r"annot create directory '(?P<path>[^']+)': (?P<reason>\S.*)"])
+    .says("Open MPI cannot create its session directory {path|in the temporary directory}: {reason|it cannot be written there}")
+    .advice("Mount an emptyDir volume at /tmp in Launcher and Workers, or set TMPDIR to a directory that the job's user may write."),
+    rule(
+        "ucx-locked-memory",
+        Cause::MpiError,
+        ROOT - 2,
+        "max locked memory|RLIMIT_MEMLOCK|memlock",
+        r"(?i:Please set max locked memory.*?(?:current: (?P<name>[^)]+))?\)?$|(?:RLIMIT_MEMLOCK|memlock).*(?:too (?:small|low)|exceeded|is \d+))",
+        "[1668693753.723360] [train-worker-0:88  :0]          ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)",
+    )
+    .by(Speaker::Rank)
+    .says("The limit of locked memory (ulimit -l) is too small to register memory with the network card")
+    .advice("Add the capability IPC_LOCK to the pods (securityContext.capabilities.add), which lifts the limit, or have an administrator raise the container runtime's limit of locked memory (LimitMEMLOCK)."),
+    rule(
         "not-enough-slots",
         Cause::NotEnoughSlots,
         ROOT,

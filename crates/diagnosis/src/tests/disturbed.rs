@@ -119,6 +119,25 @@ proptest! {
     }
 }
 
+/// Seven unrelated lines of a rank inside of the launcher's report in two lines.
+#[test]
+fn a_report_in_two_lines_is_read_across_what_ranks_print_in_between() {
+    let all = samples::all();
+    let reports = all.iter().filter(|sample| sample.text.contains(" exited on\nsignal "));
+    let mut checked = 0;
+    for sample in reports {
+        for first in 0..CHATTER.len() {
+            let between: Vec<&str> = (0..7).map(|line| CHATTER[(first + line) % CHATTER.len()]).collect();
+            let between = format!(" exited on\n{}\nsignal ", between.join("\n"));
+            let text = sample.text.replace(" exited on\nsignal ", &between);
+            let got = word(&text, sample.ending);
+            assert!(sample.right.iter().any(|right| right == got), "{}: {got}\n{text}", sample.name);
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
 /// Long host names, and a rank's output after every single line.
 #[test]
 fn every_sample_survives_long_names_and_a_talkative_rank() {

@@ -447,3 +447,110 @@ fn an_exception_after_which_the_program_goes_on_is_no_failure() {
     );
     assert_eq!(unanswered.unwrap().cause, Cause::PeerUnreachable, "what the launch agent reports is firm");
 }
+
+/// What `diagnose` finds with and without an exit code.
+fn both(text: &str) -> [(Cause, String); 2] {
+    [Ending::Unknown, Ending::Exited(1)].map(|ending| {
+        let found = of(text, ending).unwrap();
+        (found.cause, format!("{} {} {:?}", found.message, found.suggestion, found.evidence))
+    })
+}
+
+#[test]
+fn roots_that_stand_in_the_output_are_named_with_and_without_an_exit_code() {
+    let cases = [
+        (
+            "[mpiexec@sea-launcher] check_exit_codes (../src/demux/hydra_demux_poll.c:117): unable to run bstrap_proxy on sea-worker-2.sea (pid 31, exit code 65280)\n[mpiexec@sea-launcher] poll_for_event (../src/demux/hydra_demux_poll.c:159): check exit codes error\n",
+            Cause::PeerUnreachable,
+            "ssh",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"/app/a.py\", line 2, in <module>\n    from mpi4py import MPI\nRuntimeError: cannot load MPI library\nlibmpi.so: cannot open shared object file: No such file or directory\n",
+            Cause::LibraryMissing,
+            "libmpi.so",
+        ),
+        (
+            "[1668.72] [sea-worker-1:88  :0] ib_log.c:246  UCX  ERROR mlx5_1: ibv_reg_mr() failed: Cannot allocate memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 8192 kbytes)\n--------------------------------------------------------------------------\nmpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[5121,1],0]\n  Exit code:    1\n--------------------------------------------------------------------------\n",
+            Cause::MpiError,
+            "locked memory",
+        ),
+        (
+            "[sea-worker-1:00012] [[3,0],1] ORTE_ERROR_LOG: Error in file util/session_dir.c at line 107\n[sea-worker-1:00012] mkdir: cannot create directory '/scratch/ompi.sea': Read-only file system\n",
+            Cause::StorageUnusable,
+            "/scratch/ompi.sea",
+        ),
+        (
+            "epoch 1\nTraceback (most recent call last):\n  File \"/app/train.py\", line 9, in main\n    load(settings[\"data\"])\n  File \"/usr/lib/python3.11/os.py\", line 679, in __getitem__\n    raise KeyError(key)\nKeyError: 'data'\n",
+            Cause::RankExited,
+            "KeyError: 'data' (/app/train.py, line 9)",
+        ),
+    ];
+    for (text, cause, words) in cases {
+        for (found, told) in both(text) {
+            assert!(found == cause && told.contains(words), "{found:?}: {told}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_handled_exception_is_no_failure_where_the_end_is_unknown() {
+    let log = "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'\n";
+    assert_eq!(of(&format!("{log}{}", "epoch 2\n".repeat(3)), Ending::Unknown), None);
+    assert_eq!(of(log, Ending::Exited(0)), None);
+}
+
+#[test]
+fn the_first_exception_that_is_no_consequence_is_named() {
+    let raises = |rank: u32, text: &str| {
+        format!(
+            "[{rank}] Traceback (most recent call last):\n[{rank}]   File \"t.py\", line 3, in <module>\n[{rank}] {text}\n"
+        )
+    };
+    let log = raises(2, "ValueError: no data in shard 2")
+        + &raises(0, "RuntimeError: [../gloo/tcp/pair.cc] Connection closed by peer [10.0.0.4]:3")
+        + &raises(1, "concurrent.futures.process.BrokenProcessPool: A process ended abruptly");
+    let found = of(&log, Ending::Exited(1)).unwrap();
+    assert!(found.message.starts_with("Rank 2 ended with ValueError: no data in shard 2"), "{found:?}");
+    let chained = "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"t.py\", line 5, in <module>\nValueError: no a\n";
+    assert!(of(chained, Ending::Exited(1)).unwrap().message.contains("ValueError: no a"));
+}
+
+#[test]
+fn open_mpi_5_that_has_lost_a_daemon_has_failed_although_it_ends_with_0() {
+    let log = "epoch 1\n--------------------------------------------------------------------------\nPRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-l-17@0,0] on node sea-launcher\n  Remote daemon: [prterun-l-17@0,2] on node sea-worker-1\n--------------------------------------------------------------------------\n";
+    let found = of(log, Ending::Exited(0)).unwrap();
+    assert_eq!((found.cause, found.worker.as_deref()), (Cause::DaemonLost, Some("sea-worker-1")));
+    assert_eq!(
+        of(&log.replace("PRTE", "ORTE"), Ending::Exited(0)),
+        None,
+        "Open MPI 4 reports it by its code"
+    );
+    let by_rank: String = log.lines().map(|line| format!("[1,0]<stdout>:{line}\n")).collect();
+    assert_eq!(of(&by_rank, Ending::Exited(0)), None, "the program may print anything");
+}
+
+#[test]
+fn windows_line_ends_in_a_script_are_named_by_each_of_their_signs() {
+    let signs = [
+        "epoch\n/scripts/run.sh: line 2: $'\\r': command not found\n",
+        "epoch\nrun.sh: 2: hostname\r: not found\n",
+        "epoch\nrun.sh: 2: set: Illegal option -\r\nmore\n",
+        "epoch\nrun.sh: line 2: set: -\r: invalid option\nmore\n",
+        "epoch\n/bin/sh: ./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n",
+        "epoch\nenv: \u{2018}python3\\r\u{2019}: No such file or directory\n",
+        "epoch\n/usr/bin/env: 'python3\r': No such file or directory\nmore\n",
+        "--------------------------------------------------------------------------\nmpirun was unable to find the specified executable file, and therefore\ndid not launch the job.\n\nNode:       sea-worker-0\nExecutable: hostname\r\n--------------------------------------------------------------------------\n",
+        "[proxy:0:1@sea-worker-1] HYDU_create_process (launch.c:73): execvp error on file hostname\r (No such file or directory)\nmore\n",
+    ];
+    for sign in signs {
+        let found = of(sign, Ending::Exited(127)).unwrap();
+        assert_eq!(found.cause, Cause::ExecutableNotFound, "{sign:?}: {found:?}");
+        assert!(found.message.contains("Windows line ends"), "{sign:?}: {found:?}");
+        assert!(!format!("{found:?}").contains("\\r\\u"), "{found:?}");
+    }
+    let converted = "epoch 1\r\nsh: 1: train: not found\r\n";
+    let found = of(converted, Ending::Exited(127)).unwrap();
+    assert!(!found.message.contains("Windows"), "a log that was converted as a whole: {found:?}");
+    let progress = "  0%| | 0/9\r 50%| | 4/9\r100%| | 9/9\nsh: 1: train: not found\n";
+    assert!(!of(progress, Ending::Exited(127)).unwrap().message.contains("Windows"));
+}
