@@ -31,6 +31,16 @@ pub async fn cancel(
         return Err(refused(Class::Error, "NotSupported", message, Some(advice)));
     }
     let job = list::get(client, kind, namespace, name).await?;
+    let own = view::in_our_words(&job);
+    let manager = own.spec.run_policy.as_ref().and_then(|policy| policy.managed_by.clone());
+    if let Some(manager) = manager.filter(|_| !plan::is_ours(&own)) {
+        let message = format!(
+            "{manager:?} manages MPIJob \"{name}\" (runPolicy.managedBy), and only that controller can cancel it"
+        );
+        let advice =
+            Advice::from("end it there, or delete it").with(Action::Delete(kind.job(namespace, name)));
+        return Err(refused(Class::Conflict, "ManagedElsewhere", message, Some(advice)));
+    }
     let row = view::row(&job);
     if row.has_ended() {
         let phase = view::phase_name(row.phase).to_lowercase();

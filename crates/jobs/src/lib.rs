@@ -50,6 +50,7 @@ pub mod scale;
 pub mod sizing;
 pub mod suspension;
 pub mod template;
+mod template_rules;
 pub mod usage;
 pub mod view;
 pub mod wait;

@@ -58,7 +58,7 @@ pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject)
             Err(_) => return None,
         }
     }
-    None
+    Some(QueuePlace { unserved: true, ..QueuePlace::default() })
 }
 
 /// Kueue's objects of one kind.
@@ -123,6 +123,7 @@ fn place_among(job: &DynamicObject, workloads: &[DynamicObject]) -> Option<Queue
         workload: own.name_any(),
         position: position.map(|index| index + 1),
         waiting: waiting.len(),
+        unserved: false,
         why: why.filter(|why| !why.is_empty()).map(str::to_owned),
     })
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::manifest::{self, Document, Step};
 use crate::mistyped::{Mistyped, typed};
+use crate::template_rules;
 use crate::{Attempt, Error, Fault, Kind};
 
 /// The field manager that the API server records for objects created here.
@@ -184,7 +185,10 @@ fn covers(known: &str, path: &str) -> bool {
 /// Checks a job by the operator's own validation: path, message, advice.
 fn rule_faults(job: &MPIJob) -> Vec<(String, String, Option<String>)> {
     match plan::validate(job) {
-        Ok(_) => Vec::new(),
+        Ok(_) => {
+            let of_templates = template_rules::faults(job).into_iter();
+            of_templates.map(|(path, message)| (path, message, None)).collect()
+        }
         Err(faults) => {
             faults.into_iter().map(|fault| (fault.path, fault.message, Some(fault.advice))).collect()
         }

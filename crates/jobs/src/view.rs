@@ -256,7 +256,10 @@ fn started(status: &MPIJobStatus, created: Option<Timestamp>) -> Option<Timestam
 fn running_since(phase: Phase, status: &MPIJobStatus, started: Option<Timestamp>) -> Option<Timestamp> {
     match &status.startup {
         _ if phase == Phase::Pending => None,
-        Some(startup) => startup.launched.as_ref().map(|time| time.0),
+        // An older operator wrote the zero of the clock for a Launcher that never started.
+        Some(startup) => {
+            startup.launched.as_ref().map(|time| time.0).filter(|time| *time > Timestamp::UNIX_EPOCH)
+        }
         None => started,
     }
 }

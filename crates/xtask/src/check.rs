@@ -21,7 +21,7 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("diagnosis", &["semantics"]),
     ("plan", &["api", "diagnosis", "semantics"]),
     ("paging", &["api", "diagnosis", "semantics", "plan"]),
-    ("jobs", &["api", "diagnosis", "semantics", "plan", "paging"]),
+    ("jobs", &["api", "diagnosis", "semantics", "plan", "paging", "jsonpath", "objects"]),
     (
         "service",
         &[
@@ -34,6 +34,8 @@ const MAY_REACH: &[(&str, &[&str])] = &[
             "jobs",
             "history",
             "controller-runtime",
+            "jsonpath",
+            "objects",
         ],
     ),
     ("operator", &["api", "diagnosis", "semantics", "connections", "plan", "paging"]),

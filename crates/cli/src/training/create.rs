@@ -28,6 +28,9 @@ const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "mpiexec.hydra"];
 /// `odh training create`
 pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<u8, Failure> {
     let from_flags = create.file.is_empty();
+    if let Some(line) = create.flags.command.as_deref().filter(|_| from_flags) {
+        warn_of_shell_syntax(console, line);
+    }
     let mut drafts = if from_flags {
         vec![from_flags_in(create, create.flags.workdir.clone())?]
     } else {
@@ -276,6 +279,46 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
     })
 }
 
+/// Warns of what only a shell understands in a command that no shell runs.
+fn warn_of_shell_syntax(console: &Console, line: &str) {
+    if let Some(found) = shell_syntax(line) {
+        console.warn(&format!(
+            "no shell runs the command, so {found:?} is an argument like any other; to have one, write: -- sh -c '…'"
+        ));
+    }
+}
+
+/// The first word that a shell would not take as it is: an operator, a variable, or the beginning of a loop. Quoted ones are
+/// arguments.
+fn shell_syntax(line: &str) -> Option<String> {
+    const OPERATORS: [&str; 12] = ["&&", "||", ";;", "|", "&", ";", ">>", ">", "<<", "<", "2>", "&>"];
+    let mut words = Vec::new();
+    let (mut word, mut quote, mut escaped) = (String::new(), None, false);
+    for letter in line.chars().chain([' ']) {
+        match (quote, letter) {
+            _ if escaped => escaped = false,
+            (_, '\\') if quote != Some('\'') => escaped = true,
+            (None, '\'' | '"') => quote = Some(letter),
+            (Some(open), close) if open == close => quote = None,
+            // A shell expands variables between double quotes, too.
+            (Some('"'), '$') | (None, '$') => word.push('$'),
+            (Some(_), _) => {}
+            (None, blank) if blank.is_whitespace() => words.push(std::mem::take(&mut word)),
+            (None, other) => word.push(other),
+        }
+    }
+    let is_loop = |word: &&String| ["for", "while", "if", "cd", "export"].contains(&word.as_str());
+    let first = words.first().filter(is_loop);
+    let found = words.iter().find(|word| {
+        OPERATORS.contains(&word.as_str())
+            || word.ends_with(';')
+            || word.starts_with(['>', '<', '|', '&'])
+            || word.contains("&&")
+            || word.contains('$')
+    });
+    found.or(first).cloned()
+}
+
 /// Splits a line into words like a shell: blanks, both kinds of quotes, backslashes, comments; nothing is expanded.
 fn words(line: &str) -> Result<Vec<String>, Failure> {
     shlex::split(line).ok_or_else(|| {
@@ -455,6 +498,28 @@ mod tests {
             );
         }
         assert!(words("a 'b").is_err() && words("a \\").is_err());
+    }
+
+    #[test]
+    fn what_only_a_shell_understands_is_found_unless_it_is_quoted() {
+        let table = [
+            ("cd /tmp && echo here", Some("&&")),
+            ("echo one | wc -c", Some("|")),
+            ("echo a > /tmp/x", Some(">")),
+            ("echo a; echo b", Some("a;")),
+            ("echo $HOME/x", Some("$HOME/x")),
+            ("echo \"$HOME/x\"", Some("$/x")),
+            ("for i in 1 2; do echo $i; done", Some("2;")),
+            ("cd /tmp", Some("cd")),
+            ("python3 -c \"print('a | b')\"", None),
+            ("bash -c 'cd /tmp && ls | wc -l; echo $HOME'", None),
+            (r"echo \$HOME \; \&", None),
+            ("python train.py --lr 0.1 --if x", None),
+        ];
+        for (line, found) in table {
+            let expected = found.map(|word| if word == "$/x" { "$".to_owned() } else { word.to_owned() });
+            assert_eq!(shell_syntax(line), expected, "{line}");
+        }
     }
 
     #[test]
