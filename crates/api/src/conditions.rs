@@ -80,6 +80,9 @@ pub const PHASE_REASON_RESTARTING: &str = "Restarting";
 /// `status.phaseReason` of a running job: its Launcher failed, and its Job starts it again.
 pub const PHASE_REASON_RETRYING: &str = "Retrying";
 
+/// `status.waiting.reason`, and the reason of an event: a job waits until what a deleted job of its name has left is gone.
+pub const WAITING_FOR_DELETED_JOB: &str = "DeletedJobTerminating";
+
 /// `source.component` of every event, as upstream.
 pub const EVENT_SOURCE: &str = "mpi-job-controller";
 /// The longest message of an event, in bytes (`k8s.io/kubernetes/pkg/apis/core/validation/events.go`).

@@ -28,7 +28,7 @@ use crate::keys::new_key_pair;
 use crate::launcher_log;
 use crate::memory::{Deletion, Made, WATCH_LAG};
 use crate::observe::secret_state;
-use crate::owned::is_controlled_by;
+use crate::owned::{is_controlled_by, is_left_behind};
 use crate::pod_groups;
 use crate::slim::Slim;
 
@@ -155,6 +155,8 @@ where
 enum Failed {
     Request(kube::Error),
     Foreign,
+    /// An object of a deleted job of the same name, which the garbage collector removes.
+    LeftBehind,
     Key(Error),
 }
 
@@ -178,6 +180,7 @@ async fn write(context: &Shared, job: Owner<'_>, change: &Change) -> Result<(), 
             }
             Failed::Request(error) => (error.to_string(), classify(&error), false),
             Failed::Foreign => ("an object of this name has another owner".to_owned(), Class::Refused, true),
+            Failed::LeftBehind => ("an object of a deleted job has this name".to_owned(), Class::Retry, true),
             Failed::Key(error) => (error.to_string(), error.class(), false),
         };
         let creating = matches!(change, Change::Create(_));
@@ -266,10 +269,16 @@ where
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let children: Api<Slim<A>> = Api::namespaced(client.clone(), job.namespace);
             let Slim(existing) = children.get(&object.name_any()).await?;
-            if is_controlled_by(&existing, job.uid) { Ok(existing) } else { Err(Failed::Foreign) }
+            if is_controlled_by(&existing, job.uid) { Ok(existing) } else { Err(in_the_way(&existing, job)) }
         }
         outcome => Ok(outcome?.0),
     }
+}
+
+/// Why an object that the job does not control keeps it from having one of this name.
+fn in_the_way<K: Resource>(existing: &K, job: Owner<'_>) -> Failed {
+    let is_left = ["MPIJob", "TrainJob"].iter().any(|kind| is_left_behind(existing, kind, job.name, job.uid));
+    if is_left { Failed::LeftBehind } else { Failed::Foreign }
 }
 
 /// Creates the PodGroup, as [`create_one`] does.
@@ -278,7 +287,7 @@ async fn create_pod_group(context: &Shared, job: Owner<'_>, group: &PodGroup) ->
     match groups.create(&PostParams::default(), &pod_groups::sent(group)?).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let existing = groups.get(job.name).await?;
-            if is_controlled_by(&existing, job.uid) { Ok(()) } else { Err(Failed::Foreign) }
+            if is_controlled_by(&existing, job.uid) { Ok(()) } else { Err(in_the_way(&existing, job)) }
         }
         outcome => Ok(outcome.map(|_| ())?),
     }

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::MPIJob;
+use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::reflector::Store;
+use plan::Pauses;
 use tokio::sync::{Semaphore, watch};
 
 use crate::capacity::SharedCapacity;
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     pub memory: Arc<Memory>,
     pub first_wait: FirstWait,
     pub nodes: Arc<SharedNodes>,
+    /// When this process was paused.
+    pub pauses: Arc<Mutex<Pauses>>,
     /// Who may write now.
     pub writes: Arc<Semaphore>,
     /// Who may read logs now.
@@ -72,6 +76,23 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Returns when this process was paused so far.
+    pub fn pauses(&self, now: Timestamp) -> Pauses {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        pauses.look(now);
+        pauses.clone()
+    }
+
+    /// Looks out for pauses until dropped.
+    pub async fn watch_pauses(&self) {
+        let mut looks = tokio::time::interval(Pauses::INTERVAL);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            self.pauses.lock().unwrap_or_else(PoisonError::into_inner).look(Timestamp::now());
+        }
+    }
+
     /// Returns what jobs are made with now: the authorities of the endpoint for progress change with its certificate.
     pub fn plan_settings(&self) -> Cow<'_, plan::Settings> {
         match &self.settings.progress {

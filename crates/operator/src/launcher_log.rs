@@ -61,12 +61,12 @@ pub(crate) async fn add_failed_run(
         (known.launcher_failed, known.pod_awaited) = (None, None);
         return Ok(Logs::Read);
     }
-    let mut pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, job, seen));
+    let mut pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, seen));
     if pod.is_none() && known.launcher_failed.is_none() && seen.has_launcher_failed() {
         // The Job's watch is ahead of the pods'.
         if known.pod_awaited.is_none() {
             seen.launcher_pods = launcher_pods(context, job, seen).await?;
-            pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, job, seen));
+            pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, seen));
         }
         if pod.is_none() {
             let since = known.pod_awaited.get_or_insert_with(Instant::now);
@@ -169,9 +169,8 @@ async fn read_agent(context: &Context, worker: &Pod) -> Option<String> {
 }
 
 /// The pod of this very Launcher that a watch showed to have failed.
-fn noted(context: &Context, job: &ValidJob, seen: &ObservedState) -> Option<Pod> {
-    let launcher = seen.launcher.as_ref()?.uid()?;
-    context.memory.failed_launcher(&job.namespace, &job.name).filter(|pod| is_controlled_by(pod, &launcher))
+fn noted(context: &Context, seen: &ObservedState) -> Option<Pod> {
+    context.memory.failed_launcher(&seen.launcher.as_ref()?.uid()?)
 }
 
 /// Adds what the Launcher prints, where something rests on it: the time of its last line once the job may be stalled, and

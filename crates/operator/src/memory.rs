@@ -12,10 +12,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::runtime::reflector::Store;
 use kube::{Resource, ResourceExt};
 use plan::kept::{Job, Pod};
-use plan::{Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, Target, ValidJob};
+use plan::{
+    Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, Target, ValidJob, is_disrupted,
+};
 
-use crate::owned::is_controlled_by;
+use crate::owned::controller_of;
 use crate::status::StatusMemory;
+use crate::watch::owner_by;
 
 /// How long a watch may lag behind a create before the object counts as deleted, and behind a delete before it is sent again.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
@@ -79,6 +82,10 @@ pub(crate) struct KnownAttempt {
     pub agents: AgentLogs,
     /// Whether GPUs have been counted.
     pub gpus_counted: bool,
+    /// When the API server was last asked whether it would accept the Launcher's pod, and why it would not.
+    pub launcher_asked: Option<(Instant, Option<String>)>,
+    /// When it was last asked for what the job's pods mount, and what is missing.
+    pub references_asked: Option<(Instant, Option<String>)>,
 }
 
 /// A run of the Launcher that failed.
@@ -173,23 +180,15 @@ const SPARE_ENTRIES: usize = 64;
 #[derive(Default)]
 pub(crate) struct Memory {
     jobs: Mutex<HashMap<String, Box<JobMemory>>>,
-    /// The last failed pod of each job's Launcher that the watch showed, by namespace and job. A store holds only
-    /// existing objects, and a Job that gives up deletes such a pod at once.
-    failed_launchers: Mutex<HashMap<(String, String), Pod>>,
-    /// By namespace and job: its Workers' pods, by name, as the watch showed them when something outside of the job took them
+    /// The last failed pod of each Launcher's Job that the watch showed, by the Job's UID. A store holds only existing
+    /// objects, and a Job that gives up deletes such a pod at once.
+    failed_launchers: Mutex<HashMap<String, Pod>>,
+    /// By the job's UID: its Workers' pods, by name, as the watch showed them when something outside of the job took them
     /// away. Such a pod may be gone before the store is looked at, and with it why.
-    disrupted_workers: Mutex<HashMap<(String, String), BTreeMap<String, Pod>>>,
-    /// The Launcher's Job as the watch showed it when it had ended, by namespace and job. With a short
+    disrupted_workers: Mutex<HashMap<String, BTreeMap<String, Pod>>>,
+    /// The Launcher's Job as the watch showed it when it had ended, by the job's UID. With a short
     /// `ttlSecondsAfterFinished` it may be gone before the store is read, and must not be created again.
-    ended_launchers: Mutex<HashMap<(String, String), Job>>,
-}
-
-/// Whether an eviction, a preemption or the loss of its node has taken a pod away (KEP-3329).
-fn is_disrupted(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+    ended_launchers: Mutex<HashMap<String, Job>>,
 }
 
 impl Memory {
@@ -203,7 +202,7 @@ impl Memory {
     /// Keeps what a pass has observed of a job for the next ones, and forgets what this shows to be over.
     pub(crate) fn remember(&self, job: &MPIJob, valid: &ValidJob, seen: &ObservedState, known: Known) {
         if seen.status.completion_time.is_some() || valid.suspended {
-            self.forget_launcher(&valid.namespace, &valid.name);
+            self.forget_launcher(&valid.uid, seen);
         } else {
             self.forget_former_workers(valid);
         }
@@ -230,44 +229,44 @@ impl Memory {
         if entries.len() <= 2 * jobs.len() + SPARE_ENTRIES {
             return;
         }
-        let live: HashSet<String> = jobs.state().iter().filter_map(|job| job.uid()).collect();
+        let state = jobs.state();
+        let live: HashSet<String> = state.iter().filter_map(|job| job.uid()).collect();
         entries.retain(|uid, _| live.contains(uid));
         drop(entries);
+        self.ended_launchers().retain(|job, _| live.contains(job));
+        self.disrupted_workers().retain(|job, _| live.contains(job));
+        // A Job's UID does not show whose it is; its pod's label does, well enough to drop what is over.
         let names: HashSet<(String, String)> =
-            jobs.state().iter().map(|job| (job.namespace().unwrap_or_default(), job.name_any())).collect();
-        self.failed_launchers().retain(|job, _| names.contains(job));
-        self.ended_launchers().retain(|job, _| names.contains(job));
-        self.disrupted_workers().retain(|job, _| names.contains(job));
+            state.iter().map(|job| (job.namespace().unwrap_or_default(), job.name_any())).collect();
+        self.failed_launchers()
+            .retain(|_, pod| owner_by(pod, LABEL_JOB_NAME).is_some_and(|job| names.contains(&job)));
     }
 
     /// Records a pod from the watch, if it is a failed Launcher's or a disrupted Worker's.
     pub(crate) fn note(&self, pod: &Pod) {
-        let labels = pod.labels();
-        let worker = labels.get(LABEL_JOB_ROLE).is_some_and(|role| role == "worker");
-        if let Some(job) = labels.get(LABEL_JOB_NAME).filter(|_| worker && is_disrupted(pod)) {
+        let Some(owner) = controller_of(pod) else { return };
+        let has_role = |role: &str| pod.labels().get(LABEL_JOB_ROLE).is_some_and(|label| label == role);
+        if has_role("worker") && is_disrupted(pod) {
             let mut disrupted = self.disrupted_workers();
-            let pods = disrupted.entry((pod.namespace().unwrap_or_default(), job.clone())).or_default();
+            let pods = disrupted.entry(owner.to_owned()).or_default();
             if pods.len() < MOST_DISRUPTED || pods.contains_key(&pod.name_any()) {
                 pods.insert(pod.name_any(), pod.clone());
             }
         }
-        let launcher = labels.get(LABEL_JOB_ROLE).is_some_and(|role| role == "launcher");
-        if let Some(job) = labels.get(LABEL_JOB_NAME).filter(|_| launcher && failed_run(pod).is_some()) {
-            let job = (pod.namespace().unwrap_or_default(), job.clone());
-            self.failed_launchers().insert(job, pod.clone());
+        if has_role("launcher") && failed_run(pod).is_some() {
+            self.failed_launchers().insert(owner.to_owned(), pod.clone());
         }
     }
 
-    /// Returns the last recorded pod of a job's Launcher.
-    pub(crate) fn failed_launcher(&self, namespace: &str, job: &str) -> Option<Pod> {
-        self.failed_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
+    /// Returns the last recorded pod of a Launcher's Job.
+    pub(crate) fn failed_launcher(&self, launcher: &str) -> Option<Pod> {
+        self.failed_launchers().get(launcher).cloned()
     }
 
     /// The Workers' pods of a job that were noted.
-    pub(crate) fn disrupted_workers_of(&self, namespace: &str, job: &str) -> Vec<Pod> {
+    pub(crate) fn disrupted_workers_of(&self, job: &str) -> Vec<Pod> {
         let disrupted = self.disrupted_workers();
-        let pods = disrupted.get(&(namespace.to_owned(), job.to_owned()));
-        pods.into_iter().flat_map(BTreeMap::values).cloned().collect()
+        disrupted.get(job).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// Records a Job from the watch, if it has ended.
@@ -276,47 +275,44 @@ impl Memory {
         let ended = conditions.into_iter().any(|condition| {
             condition.status == "True" && ["Complete", "Failed"].contains(&&*condition.type_)
         });
-        if let Some(job) = launcher.labels().get(LABEL_JOB_NAME).filter(|_| ended) {
-            let job = (launcher.namespace().unwrap_or_default(), job.clone());
-            self.ended_launchers().insert(job, launcher.clone());
+        if let Some(job) = controller_of(launcher).filter(|_| ended) {
+            self.ended_launchers().insert(job.to_owned(), launcher.clone());
         }
     }
 
     /// Returns the recorded Job of a job's Launcher.
-    pub(crate) fn ended_launcher(&self, namespace: &str, job: &str) -> Option<Job> {
-        self.ended_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
+    pub(crate) fn ended_launcher(&self, job: &str) -> Option<Job> {
+        self.ended_launchers().get(job).cloned()
     }
 
     /// Forgets those pods and that Job.
-    fn forget_launcher(&self, namespace: &str, job: &str) {
-        let job = (namespace.to_owned(), job.to_owned());
-        self.failed_launchers().remove(&job);
-        self.ended_launchers().remove(&job);
-        self.disrupted_workers().remove(&job);
+    fn forget_launcher(&self, job: &str, seen: &ObservedState) {
+        if let Some(launcher) = seen.launcher.as_ref().and_then(ResourceExt::uid) {
+            self.failed_launchers().remove(&launcher);
+        }
+        self.ended_launchers().remove(job);
+        self.disrupted_workers().remove(job);
     }
 
-    /// Forgets the Workers of former attempts, and those of a deleted job of the same name.
+    /// Forgets the Workers of former attempts.
     fn forget_former_workers(&self, job: &ValidJob) {
-        let name = (job.namespace.clone(), job.name.clone());
         let mut disrupted = self.disrupted_workers();
-        let Some(pods) = disrupted.get_mut(&name) else { return };
-        pods.retain(|_, pod| {
-            is_controlled_by(pod, &job.uid) && plan::attempt_of(&pod.metadata) >= job.attempt
-        });
+        let Some(pods) = disrupted.get_mut(&job.uid) else { return };
+        pods.retain(|_, pod| plan::attempt_of(&pod.metadata) >= job.attempt);
         if pods.is_empty() {
-            disrupted.remove(&name);
+            disrupted.remove(&job.uid);
         }
     }
 
-    fn disrupted_workers(&self) -> MutexGuard<'_, HashMap<(String, String), BTreeMap<String, Pod>>> {
+    fn disrupted_workers(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<String, Pod>>> {
         self.disrupted_workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ended_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Job>> {
+    fn ended_launchers(&self) -> MutexGuard<'_, HashMap<String, Job>> {
         self.ended_launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Pod>> {
+    fn failed_launchers(&self) -> MutexGuard<'_, HashMap<String, Pod>> {
         self.failed_launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -333,6 +329,8 @@ impl Memory {
     /// Forgets a job.
     pub(crate) fn forget(&self, uid: &str) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.ended_launchers().remove(uid);
+        self.disrupted_workers().remove(uid);
     }
 }
 
@@ -397,7 +395,7 @@ mod tests {
     }
 
     fn noted(memory: &Memory) -> Vec<(String, u32)> {
-        let pods = memory.disrupted_workers_of("team", "pi");
+        let pods = memory.disrupted_workers_of("7f1c");
         pods.iter().map(|pod| (pod.name_any(), plan::attempt_of(&pod.metadata))).collect()
     }
 
@@ -418,8 +416,48 @@ mod tests {
     #[test]
     fn disrupted_workers_of_a_deleted_job_do_not_count_for_one_of_the_same_name() {
         let memory = Memory::default();
-        memory.note(&evicted(0, "another", 3));
-        observe(&memory, 1);
-        assert_eq!(noted(&memory), []);
+        (0..=MOST_DISRUPTED).for_each(|index| memory.note(&evicted(index, "another", 3)));
+        memory.note(&evicted(2, "7f1c", 1));
+        assert_eq!(noted(&memory), [("pi-worker-2".to_owned(), 1)], "nor do they take its room");
+        memory.forget("another");
+        assert_eq!(noted(&memory).len(), 1);
+    }
+
+    #[test]
+    fn what_is_noted_of_a_launcher_belongs_to_its_owner_not_to_its_name() {
+        let launcher = |uid: &str, owner: &str| -> Job {
+            let owners = json!([{ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi",
+                "uid": owner, "controller": true }]);
+            let metadata = json!({ "name": "pi-launcher", "namespace": "team", "uid": uid,
+                "labels": { LABEL_JOB_NAME: "pi" }, "ownerReferences": owners });
+            let status = json!({ "conditions": [{ "type": "Failed", "status": "True" }] });
+            serde_json::from_value(json!({ "metadata": metadata, "status": status })).unwrap()
+        };
+        let failed = |name: &str, owner: &str| -> Pod {
+            let owners = json!([{ "apiVersion": "batch/v1", "kind": "Job", "name": "pi-launcher",
+                "uid": owner, "controller": true }]);
+            let ended = json!({ "terminated": { "exitCode": 1 } });
+            serde_json::from_value(json!({
+                "metadata": { "name": name, "namespace": "team", "ownerReferences": owners,
+                    "labels": { LABEL_JOB_NAME: "pi", LABEL_JOB_ROLE: "launcher" } },
+                "status": { "containerStatuses": [{ "name": "mpi", "image": "", "imageID": "", "ready": false,
+                    "restartCount": 0, "state": ended }] },
+            }))
+            .unwrap()
+        };
+        let memory = Memory::default();
+        memory.note_end(&launcher("second", "7f1c"));
+        memory.note(&failed("pi-launcher-b", "second"));
+        // The events of the deleted job may come last.
+        memory.note_end(&launcher("first", "another"));
+        memory.note(&failed("pi-launcher-a", "first"));
+        assert_eq!(
+            memory.ended_launcher("7f1c").and_then(|launcher| launcher.uid()).as_deref(),
+            Some("second")
+        );
+        assert_eq!(
+            memory.failed_launcher("second").map(|pod| pod.name_any()).as_deref(),
+            Some("pi-launcher-b")
+        );
     }
 }

@@ -10,6 +10,7 @@ use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, 
 use diagnosis::Gpus;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
@@ -20,9 +21,11 @@ use serde::de::DeserializeOwned;
 use crate::context::{Context, Shared};
 use crate::error::Error;
 use crate::launcher_log::{self, Logs};
+use crate::launcher_pod;
 use crate::memory::{Known, Made, Priorities, WATCH_LAG};
-use crate::owned::is_controlled_by;
+use crate::owned::{is_controlled_by, is_left_behind};
 use crate::pod_groups;
+use crate::references;
 
 /// At most so many Workers that seem lost are asked for by name; one that is truly lost is enough.
 const MOST_ASKED: usize = 8;
@@ -50,6 +53,8 @@ pub(crate) async fn observe(
     now: Timestamp,
 ) -> Result<Observed, Error> {
     let mut seen = from_stores(context, valid);
+    seen.pauses = context.pauses(now);
+    seen.left_behind = left_behind(context, job, valid, &seen);
     let mut known = from_memory(context, job, valid, &mut seen);
     let first_pass = plan::condition(&seen.status, CONDITION_CREATED).is_none();
     let mut has_hidden = false;
@@ -65,6 +70,8 @@ pub(crate) async fn observe(
     if context.settings.plan.gang.is_some() && seen.status.completion_time.is_none() {
         seen.priorities = priorities(context, valid, &mut known).await?;
     }
+    seen.launcher_refused = launcher_pod::refusal(context, valid, &seen, &mut known.attempt, now).await?;
+    seen.missing_reference = references::missing(context, valid, &seen, &mut known.attempt, now).await;
     confirm_losses(context, valid, &mut seen).await?;
     lost_nodes(context, &mut seen).await;
     if context.settings.namespace.is_none() && plan::wants_gpus_counted(&seen) && !known.attempt.gpus_counted
@@ -123,10 +130,10 @@ fn from_stores(context: &Context, valid: &ValidJob) -> ObservedState {
         ..ObservedState::default()
     };
     if seen.launcher.is_none() {
-        let ended = context.memory.ended_launcher(&valid.namespace, &valid.name);
+        let ended = context.memory.ended_launcher(&valid.uid);
         seen.launcher = ended.filter(|launcher| {
             // One of a former attempt is gone because it was removed.
-            is_controlled_by(launcher, &valid.uid) && plan::attempt_of(&launcher.metadata) == valid.attempt
+            plan::attempt_of(&launcher.metadata) == valid.attempt
         });
     }
     let group = stores.pod_groups.as_ref().and_then(|groups| {
@@ -146,8 +153,7 @@ fn from_stores(context: &Context, valid: &ValidJob) -> ObservedState {
         seen.failed_nodes.sort();
         seen.failed_nodes.dedup();
     }
-    seen.disrupted_workers = context.memory.disrupted_workers_of(&valid.namespace, &valid.name);
-    seen.disrupted_workers.retain(|pod| is_controlled_by(pod, &valid.uid));
+    seen.disrupted_workers = context.memory.disrupted_workers_of(&valid.uid);
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
     for pod in stores.pods_of_jobs.pods_of(&valid.namespace, &valid.name, &stores.pods) {
         if is_controlled_by(&*pod, &valid.uid) {
@@ -159,6 +165,43 @@ fn from_stores(context: &Context, valid: &ValidJob) -> ObservedState {
         }
     }
     seen
+}
+
+/// What the watches still show of a deleted job of this name: its objects, whose names the job needs, and its Launcher's
+/// pods that have not ended.
+fn left_behind(context: &Context, job: &MPIJob, valid: &ValidJob, seen: &ObservedState) -> Vec<ObjectMeta> {
+    let stores = &context.stores;
+    let (config, record) = (format!("{}-config", valid.name), plan::record_name(&valid.name, valid.attempt));
+    let mut found: Vec<ObjectMeta> = [
+        left(&stores.services, valid, &valid.name),
+        left(&stores.config_maps, valid, &config),
+        left(&stores.config_maps, valid, &record),
+        left(&stores.jobs, valid, &plan::launcher_name(&valid.name)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let launcher = plan::launcher_name(&valid.name);
+    let ours = seen.launcher.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
+    let created = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let is_older = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0) <= created;
+    let pods = stores.pods_of_jobs.pods_of(&valid.namespace, &valid.name, &stores.pods);
+    let pods = pods.iter().filter(|pod| {
+        is_left_behind(&***pod, "MPIJob", &valid.name, &valid.uid)
+            // A pod of the Launcher names its Job only. One that the job itself has lost is no older than the job.
+            || (is_left_behind(&***pod, "Job", &launcher, &ours) && is_older(pod) && !semantics::has_ended(pod))
+    });
+    found.extend(pods.map(|pod| pod.metadata.clone()));
+    found
+}
+
+/// The object of this name, if it is one of a deleted job of the job's name.
+fn left<K>(store: &Store<K>, job: &ValidJob, name: &str) -> Option<ObjectMeta>
+where
+    K: Resource<DynamicType = ()> + Clone,
+{
+    let child = store.get(&ObjectRef::new(name).within(&job.namespace))?;
+    is_left_behind(&*child, "MPIJob", &job.name, &job.uid).then(|| child.meta().clone())
 }
 
 /// Adds what is remembered of the job. Returns what earlier observations have found out.

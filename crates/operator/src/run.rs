@@ -73,6 +73,7 @@ pub async fn operate(
         memory,
         first_wait: FirstWait::new(settings.first_wait),
         nodes: Arc::default(),
+        pauses: Arc::default(),
         writes: Arc::new(Semaphore::new(settings.writes.max(1))),
         logs: Arc::new(Semaphore::new(LOGS_AT_ONCE)),
         keys: Arc::new(Semaphore::new(KEYS_AT_ONCE)),
@@ -109,6 +110,7 @@ pub async fn operate(
         () = passes => {}
         () = all_listed => {}
         () = trainjobs => {}
+        () = context.watch_pauses() => {}
         () = progression::track(&context.shared, || progression::mpijobs(&context)) => {}
     }
     context.vitals.health.set_ready(false);

@@ -39,6 +39,7 @@ pub fn advise(job: &ValidJob) -> Vec<String> {
             "metadata.annotations[{ANNOTATION_WORKER_FAILURE}]: \"restart\" has no effect without {ANNOTATION_MAX_GANG_RESTARTS}"
         ));
     }
+    advice.extend(hidden_gpus(job));
     let launcher = [("Launcher", &job.launcher)];
     let replicas = launcher.into_iter().chain(job.workers.as_ref().map(|workers| ("Worker", workers)));
     for (role, replica) in replicas {
@@ -102,6 +103,37 @@ fn launcher_words(job: &ValidJob) -> Vec<&str> {
     arguments.flatten().flatten().flat_map(|argument| argument.split_whitespace()).collect()
 }
 
+/// Whether the Launcher's command starts ranks, as far as it shows: nothing of a script, or of an image's own command.
+pub(crate) fn starts_ranks(job: &ValidJob) -> Option<bool> {
+    let words = launcher_words(job);
+    let names: Vec<&str> = words.iter().map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
+    let is_script = |name: &&str| name.contains(".sh") || SHELLS.contains(name) || name.ends_with("run");
+    if names.iter().any(|name| STARTERS.contains(name) || name.contains("mpirun") || name.contains("mpiexec"))
+    {
+        return Some(true);
+    }
+    (!names.is_empty() && !names.iter().any(is_script)).then_some(false)
+}
+
+/// Programs whose arguments may be commands.
+const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "make"];
+
+/// A Launcher that takes no ranks does not see its GPUs, as upstream has it.
+fn hidden_gpus(job: &ValidJob) -> Option<String> {
+    let pod = job.launcher.template.spec.as_ref().filter(|_| !job.launcher_as_worker)?;
+    let first = pod.containers.first()?;
+    let resources = first.resources.as_ref()?;
+    let mut amounts = resources.limits.iter().chain(&resources.requests).flatten();
+    let (name, amount) = amounts.find(|(name, amount)| {
+        semantics::is_gpu(name) && Quantity::read(&amount.0).is_some_and(|amount| amount.millis() > 0)
+    })?;
+    Some(format!(
+        "spec.mpiReplicaSpecs[Launcher].template.spec.containers[0].resources: {name}: {} is reserved and nobody else can use \
+         it, but the Launcher does not see it unless spec.runLauncherAsWorker is set",
+        amount.0
+    ))
+}
+
 fn too_many_ranks(job: &ValidJob) -> Option<String> {
     let words = launcher_words(job);
     let start = words.iter().position(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or(word)))?;
@@ -151,6 +183,22 @@ mod tests {
         assert_eq!(advice("mpi:1", &["mpirun", "-np", "4", "pi", "-n", "9"], true), Vec::<String>::new());
         assert_eq!(advice("host:5000/mpi@sha256:0", &["sh", "-c", "true"], true), Vec::<String>::new());
         assert_eq!(advice("mpi:1", &["mpirun --oversubscribe -np 9 pi"], true), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_gpu_that_the_launcher_does_not_see_is_reported() {
+        let told = |as_worker: bool| {
+            let pod = |gpus: i32| {
+                serde_json::json!({ "template": { "spec": { "containers": [{ "name": "main",
+                "image": "mpi:1", "resources": { "limits": { "nvidia.com/gpu": gpus, "cpu": 1 } } }] } }, "replicas": 1 })
+            };
+            let job = serde_json::json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+                "metadata": { "name": "pi" }, "spec": { "runLauncherAsWorker": as_worker,
+                    "mpiReplicaSpecs": { "Launcher": pod(1), "Worker": pod(2) } } });
+            advise(&crate::validate(&serde_json::from_value(job).unwrap()).unwrap())
+        };
+        assert_eq!(told(true), Vec::<String>::new());
+        assert!(told(false)[0].contains("nvidia.com/gpu: 1 is reserved"), "{:?}", told(false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The list of conditions, maintained exactly as upstream does (`kubeflow/mpi-operator`,
 //! `pkg/controller/mpi_job_controller_status.go`): a condition whose status and reason do not change is left alone, a
-//! changed one moves to the end, and the end of a job sets Running and Failed to False.
+//! changed one moves to the end, and the end of a job sets Running and Failed to False. Then the condition that says how it
+//! ended stays the last one.
 
 use api::{
     CONDITION_FAILED, CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, JobCondition,
@@ -62,6 +63,18 @@ pub(crate) fn set_condition(
         last_transition_time: Some(since),
     });
     true
+}
+
+/// Moves the condition that says how the job ended to the end of the list: clients for Kubeflow's jobs take the last one for
+/// the current one, whatever was set after it.
+pub(crate) fn end_last(status: &mut MPIJobStatus) {
+    let ends = |condition: &JobCondition| {
+        [CONDITION_SUCCEEDED, CONDITION_FAILED].contains(&&*condition.type_) && condition.status == "True"
+    };
+    if let Some(place) = status.conditions.iter().rposition(ends) {
+        let end = status.conditions.remove(place);
+        status.conditions.push(end);
+    }
 }
 
 /// Running and Restarting exclude each other.

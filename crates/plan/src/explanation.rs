@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use api::{
     CONDITION_INVALID, CONDITION_RESTARTING, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob,
-    MPIJobStatus, Phase, REASON_VALIDATION, WORKER,
+    MPIJobStatus, Phase, REASON_VALIDATION, WAITING_FOR_DELETED_JOB, WORKER,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,7 +21,10 @@ use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
 use crate::kept::Pod;
 use crate::observed::{ObservedState, is_running, started_at, worker_index};
-use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
+use crate::validate::is_ours;
+use diagnosis::{
+    Actor, Cause, Confidence, Diagnosis, Ending, Evidence, Facts, Gpus, Output, PodFacts, diagnose,
+};
 
 /// The maximum number of pods named as evidence.
 const MOST_NAMED: usize = 4;
@@ -73,6 +76,8 @@ pub struct QueuePlace {
     pub waiting: usize,
     /// Why it waits, as the queue reports it.
     pub why: Option<String>,
+    /// Whether the cluster has no Kueue, so that nothing will ever let the job go.
+    pub unserved: bool,
 }
 
 /// An event of the job or of one of its pods.
@@ -205,9 +210,12 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
     let none = MPIJobStatus::default();
     let status = situation.job.status.as_ref().unwrap_or(&none);
     let mut explanation = ended(status)
+        .or_else(|| elsewhere(situation, status))
         .or_else(|| held(situation, status))
+        .or_else(|| following(status))
         .or_else(|| clearing(situation, status))
         .or_else(|| resuming(situation, status))
+        .or_else(|| retrying(status))
         .or_else(|| starting(situation, status).map(|told| after_last_attempt(told, status)))
         .unwrap_or_else(|| running(status));
     if let Some(suspect) = unmapped_image(situation, explanation.cause.as_deref()) {
@@ -298,6 +306,30 @@ fn ended(status: &MPIJobStatus) -> Option<Explanation> {
     }
 }
 
+/// A job that another controller manages and that this operator leaves alone.
+fn elsewhere(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
+    let job = situation.job;
+    if situation.kind != "MPIJob" || is_ours(job) || status.phase.is_some() {
+        return None;
+    }
+    let manager = job.spec.run_policy.as_ref().and_then(|policy| policy.managed_by.as_deref())?;
+    let since = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let message =
+        format!("{manager:?} manages this job (runPolicy.managedBy), so this operator does nothing about it");
+    Some(Explanation {
+        actor: Actor::Administrator,
+        advice: Some(
+            format!(
+                "Look at what that controller reports, or ask whoever runs it. To have this operator run the job, create it \
+                 without runPolicy.managedBy or with {:?}.",
+                api::MANAGED_BY_US
+            )
+            .into(),
+        ),
+        ..Explanation::new(Stage::Creating, message, since)
+    })
+}
+
 /// A suspended job, held back by a user or a queue.
 fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
     let job = situation.job;
@@ -326,6 +358,16 @@ fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation>
 
 /// A job that a queue holds back: its position, and why it waits.
 fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> Explanation {
+    if place.is_some_and(|place| place.unserved) {
+        let message = format!(
+            "The job waits in the queue {queue:?}, but the cluster has no Kueue: nothing will start it"
+        );
+        return Explanation {
+            actor: Actor::User,
+            advice: Some("Resume it yourself, or ask an administrator to install Kueue.".into()),
+            ..Explanation::new(Stage::Queued, message, since)
+        };
+    }
     let number = place.and_then(|place| Some((place.position?, place.waiting)));
     let message = match number {
         Some((position, waiting)) => format!(
@@ -357,6 +399,19 @@ pub fn leaving<'a>(pods: impl Iterator<Item = &'a ObjectMeta>) -> Option<String>
     Some(format!(
         "its pods are terminating, which they may do until {until} UTC; the next attempt starts after that"
     ))
+}
+
+/// What a job waits for whose name belonged to a job that was deleted: until when the pods of that one have ended.
+pub(crate) fn leaving_names(left_behind: &[ObjectMeta]) -> String {
+    match terminating_until(left_behind.iter()) {
+        Some(until) => format!(
+            "Pods of a deleted job of this name are terminating, which they may do until {until} UTC; this job starts after \
+             that"
+        ),
+        None => {
+            "Objects of a deleted job of this name are being removed; this job starts after that".to_owned()
+        }
+    }
 }
 
 /// What a resumed job waits for before its Launcher starts: until when the pods of the run before the suspension have
@@ -391,6 +446,20 @@ fn resuming(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     let message = leaving_after_resume(status, terminating.iter().map(|pod| &pod.metadata))?;
     let since = status.start_time.as_ref().map(|time| time.0);
     Some(Explanation { evidence: named(&terminating), ..Explanation::new(Stage::Creating, message, since) })
+}
+
+/// A job that waits until what a deleted job of its name has left is gone.
+fn following(status: &MPIJobStatus) -> Option<Explanation> {
+    let waiting = status.waiting.as_ref().filter(|waiting| waiting.reason == WAITING_FOR_DELETED_JOB)?;
+    let since = waiting.since.as_ref().map(|since| since.0);
+    Some(Explanation::new(Stage::Creating, waiting.message.clone(), since))
+}
+
+/// A job whose Launcher failed and is about to be started again: what its last run showed.
+fn retrying(status: &MPIJobStatus) -> Option<Explanation> {
+    let is_retried = status.phase_reason.as_deref() == Some(api::PHASE_REASON_RETRYING);
+    (is_retried && status.waiting.is_some())
+        .then(|| Explanation::new(Stage::Retrying, "", None).because_of(None, status))
 }
 
 /// A gang that is being restarted, while pods of the last attempt are still there.
@@ -440,6 +509,10 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     let at = |stage: Stage| -> Vec<&Pod> {
         all.iter().copied().filter(|pod| stage_of(pod, is_worker(name, pod)) == Some(stage)).collect()
     };
+    if let Some(found) = ended_worker(name, workers.iter().copied()).filter(|_| !is_running_job(status)) {
+        let told = Explanation::new(Stage::Readiness, "", started).because_of(Some(found), status);
+        return Some(Explanation { actor: Actor::User, ..told });
+    }
     let stages = [
         (Stage::Scheduling, "wait for a node"),
         (Stage::Starting, "wait for their containers (images, volumes)"),
@@ -456,6 +529,9 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let message = format!("{} of {} pods {what}", waiting.len(), all.len());
         let mut told = Explanation::new(state(stage), message, since);
         told.evidence = named(&waiting);
+        if let Some(preparing) = preparing(&waiting, all.len()) {
+            (told.message, told.since) = preparing;
+        }
         let found = trouble(situation, &waiting, name);
         if found.is_none() && waiting.iter().any(|pod| is_gated(pod)) {
             return Some(gated(told, job, &waiting, all.len()));
@@ -475,7 +551,10 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     let since = workers.iter().filter_map(|pod| condition_since(pod, "Ready")).max().or(started);
     if !launchers.iter().any(|pod| is_running(pod)) && !is_running_job(status) {
         let message = "All Workers are ready; the Launcher is not running yet";
-        return Some(Explanation::new(state(Stage::Launching), message, since));
+        let told = Explanation::new(state(Stage::Launching), message, since);
+        // An operator without a phase does not say what a job waits for; events do.
+        let found = if status.phase.is_none() { trouble(situation, &[], name) } else { None };
+        return Some(told.because_of(found, status));
     }
     let printed = situation.has_printed.unwrap_or(true) || launchers.is_empty();
     (!printed && !is_stalled(status)).then(|| {
@@ -483,6 +562,48 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let message =
             "The Launcher is running but has printed nothing yet: it connects to the Workers and MPI starts up";
         Explanation::new(Stage::FirstOutput, message, since)
+    })
+}
+
+/// Which init container pods are at, and since when; `None` if none runs.
+fn preparing(pods: &[&Pod], of: usize) -> Option<(String, Option<Timestamp>)> {
+    let at = |pod: &&&Pod| -> Option<(String, Option<Timestamp>)> {
+        let statuses = pod.status.as_ref()?.init_container_statuses.as_ref()?;
+        // A sidecar goes on running; the one that keeps the pod is the last that has started.
+        let last =
+            statuses.iter().rfind(|status| status.state.as_ref().is_some_and(|it| it.waiting.is_none()))?;
+        let running = last.state.as_ref()?.running.as_ref()?;
+        Some((last.name.clone(), running.started_at.as_ref().map(|time| time.0)))
+    };
+    let running: Vec<(String, Option<Timestamp>)> = pods.iter().filter_map(|pod| at(&pod)).collect();
+    let (first, _) = running.first()?;
+    let names: BTreeSet<String> = running.iter().map(|(name, _)| format!("{name:?}")).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let what =
+        if running.iter().all(|(name, _)| name == first) { "init container" } else { "init containers" };
+    let message = format!("{} of {of} pods run their {what} {names}", running.len());
+    Some((message, running.iter().filter_map(|(_, since)| *since).min()))
+}
+
+/// A Worker whose own command has ended well, before the job has run: it has to run on until the Launcher has ended, and a
+/// pod that has ended does not come back.
+fn ended_worker<'a>(job: &str, mut pods: impl Iterator<Item = &'a Pod>) -> Option<Diagnosis> {
+    let ended = |pod: &&Pod| is_worker(job, pod) && !is_deleted(pod) && semantics::phase(pod) == "Succeeded";
+    let pod = pods.find(ended)?;
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let cause = Cause::WorkerLost;
+    Some(Diagnosis {
+        cause,
+        confidence: Confidence::High,
+        evidence: vec![Evidence { line: None, text: format!("pod {name}: Succeeded") }],
+        worker: Some(name.clone()),
+        message: format!(
+            "The command of {name} has ended, but a Worker must go on running until the Launcher has ended"
+        ),
+        suggestion: "Leave the Workers' command out, or let it end with the program that serves the Launcher: the launch \
+                     agent, or sshd in the foreground."
+            .to_owned(),
+        link: cause.link(),
     })
 }
 
@@ -582,9 +703,6 @@ fn running(status: &MPIJobStatus) -> Explanation {
                 )
             }
         }
-        None if status.phase_reason.as_deref() == Some(api::PHASE_REASON_RETRYING) => {
-            Explanation::new(Stage::Retrying, "", None).because_of(None, status)
-        }
         None => {
             let mut told =
                 Explanation::new(Stage::Running, "The job is running", since(api::CONDITION_RUNNING));
@@ -648,12 +766,17 @@ pub(crate) fn hindrance<'a>(
     told: Vec<(String, String)>,
     gpus: Option<Gpus>,
 ) -> Option<Diagnosis> {
+    let pods: Vec<&Pod> = pods.collect();
+    if let Some(found) = ended_worker(job, pods.iter().copied()) {
+        return Some(found);
+    }
     let starting = |pod: &&Pod| {
         let stage = stage_of(pod, is_worker(job, pod));
         !is_deleted(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
     };
     // Where a queue assigns nodes, every pod has gates for a moment; they are explained only on request.
     let pods = pods
+        .into_iter()
         .filter(|pod| starting(pod) && !is_gated(pod))
         .map(|pod| PodFacts::of(pod, is_worker(job, pod)))
         .collect();
@@ -884,10 +1007,15 @@ mod tests {
             position: Some(2),
             waiting: 3,
             why: Some(why.to_owned()),
+            unserved: false,
         };
         let found = explain(&Situation { place: Some(&place), ..alone(&job) });
         assert!(found.message.contains("\"gpus\": position 2 of 3"), "{found:?}");
         assert_eq!(found.evidence, [format!("workload mpijob-pi-1a2b3: {why}")]);
+        let unserved = QueuePlace { unserved: true, ..QueuePlace::default() };
+        let found = explain(&Situation { place: Some(&unserved), ..alone(&job) });
+        assert!(found.message.contains("the cluster has no Kueue: nothing will start it"), "{found:?}");
+        assert_eq!(found.actor, Actor::User);
     }
 
     #[test]
@@ -904,6 +1032,58 @@ mod tests {
         assert_eq!((found.state, found.cause.as_deref()), (Stage::Starting, Some("QuotaExceeded")));
         assert_eq!((found.message.as_str(), found.advice), ("Quota exceeded: pods", Some("ask".into())));
         assert_eq!(found.actor, Actor::Administrator);
+    }
+
+    #[test]
+    fn a_job_of_another_manager_names_that_manager() {
+        let other = job(json!({}), json!({ "managedBy": "kueue.x-k8s.io/multikueue" }));
+        let found = explain(&alone(&other));
+        assert!(found.message.starts_with("\"kueue.x-k8s.io/multikueue\" manages this job"), "{found:?}");
+        let ours = job(json!({}), json!({ "managedBy": api::MANAGED_BY_US }));
+        assert_eq!(explain(&alone(&ours)).message, "No operator has picked up the job yet");
+    }
+
+    #[test]
+    fn a_worker_whose_command_has_ended_is_for_its_author() {
+        let ended = pod("pi-worker-0", json!({ "phase": "Succeeded" }));
+        let pods = [ended, pod("pi-worker-1", up("True")), pod("pi-launcher-x", up("True"))];
+        let found = told(&pods, &[], None, Some(false));
+        assert_eq!((found.cause.as_deref(), found.actor), (Some("WorkerLost"), Actor::User), "{found:?}");
+        assert!(found.message.contains("must go on running until the Launcher has ended"), "{found:?}");
+        assert!(hindrance("pi", pods.iter(), Vec::new(), None).is_some(), "the status says so, too");
+    }
+
+    #[test]
+    fn init_containers_that_run_are_named() {
+        let init = |name: &str, state: Value| {
+            json!({ "name": name, "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": state })
+        };
+        let running = json!({ "running": { "startedAt": "2026-01-01T00:00:05Z" } });
+        let mut status = waiting("PodInitializing", "");
+        status["initContainerStatuses"] =
+            json!([init("install", json!({ "terminated": { "exitCode": 0 } })), init("fetch", running)]);
+        let pods = [pod("pi-worker-0", status), pod("pi-worker-1", up("True"))];
+        let found = told(&pods, &[], None, None);
+        assert_eq!(found.message, "1 of 2 pods run their init container \"fetch\"");
+        assert_eq!(found.since.unwrap().to_string(), "2026-01-01T00:00:05Z");
+        let mut status = waiting("PodInitializing", "");
+        status["initContainerStatuses"] =
+            json!([init("fetch", json!({ "terminated": { "exitCode": 3, "reason": "Error" } }))]);
+        let found = told(&[pod("pi-worker-0", status), pod("pi-worker-1", up("True"))], &[], None, None);
+        assert_eq!(found.cause.as_deref(), Some("InitContainerFailed"), "{found:?}");
+    }
+
+    #[test]
+    fn a_node_that_refuses_to_start_a_container_is_quoted() {
+        let message = "this node does not run privileged containers: remove securityContext.privileged";
+        let pods = [
+            pod("pi-worker-0", waiting("CreateContainerConfigError", message)),
+            pod("pi-worker-1", up("True")),
+        ];
+        let found = told(&pods, &[], None, None);
+        assert_eq!((found.cause.as_deref(), found.actor), (Some("AdmissionRefused"), Actor::User));
+        assert!(found.message.contains(message), "{found:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::observed::{LauncherRun, ObservedState, is_failed, worker_index};
 use crate::validate::ValidJob;
 use diagnosis::{
     Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, Retry, World, agent_begins,
-    diagnose, failed_run, of_infrastructure, of_worker,
+    diagnose, failed_run, last_words, of_infrastructure, of_init_container, of_unstartable, of_worker,
 };
 
 /// A pod's failure in the form of `status.failure`.
@@ -105,6 +105,30 @@ pub(crate) fn users_error(job: &ValidJob, seen: &ObservedState) -> Option<Failur
     (cause.retry() == Retry::Useless && confidence >= Confidence::Medium).then_some(failure)
 }
 
+/// Why a run has failed although its Launcher ended with 0: `prterun` of Open MPI 5 does so after it has lost a daemon, and
+/// with it the ranks of a Worker.
+pub(crate) fn failed_success(job: &ValidJob, seen: &ObservedState) -> Option<Failure> {
+    let output = Output::from(seen.success_log.as_deref()?);
+    let facts = Facts { world: world(job), ..Facts::default() };
+    let found =
+        diagnose(&output, Ending::Exited(0), &facts).filter(|found| found.cause == Cause::DaemonLost)?;
+    Some(Failure {
+        reason: found.cause.word().to_owned(),
+        message: format!(
+            "{}, though the Launcher ended with exit code 0",
+            found.message.trim_end_matches('.')
+        ),
+        suggestion: Some(found.suggestion),
+        link: Some(found.link),
+        pod: seen.newest_launcher_pod().and_then(|pod| pod.metadata.name.clone()),
+        worker: found.worker.as_deref().and_then(|worker| index_of(&job.name, worker)),
+        exit_code: Some(0),
+        ended_early: Some(false),
+        evidence: found.evidence.into_iter().map(|evidence| evidence.text).collect(),
+        ..Failure::default()
+    })
+}
+
 /// What the Launcher's last failed run shows, by its pod's status and its output.
 fn of_failed_run(job: &ValidJob, seen: &ObservedState) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
@@ -126,6 +150,9 @@ pub(crate) fn failure_of_run(
         return (failure_of(failure, "Launcher", name, None), cause, Confidence::High);
     }
     let ended = failed_run(pod);
+    if let Some(told) = of_init(pod, ended.as_ref(), run) {
+        return told;
+    }
     let code = ended.as_ref().map(|run| run.ended.exit_code);
     let run = run.filter(|run| run.pod.metadata.uid == pod.metadata.uid);
     // A Launcher that printed nothing explains as little as one whose log is gone.
@@ -161,6 +188,32 @@ pub(crate) fn failure_of_run(
     };
     (failure, cause, confidence)
 }
+
+/// What a run shows of which an init container failed: MPI never ran, and the output is that container's.
+fn of_init(
+    pod: &Pod,
+    ended: Option<&FailedRun>,
+    run: Option<&LauncherRun>,
+) -> Option<(Failure, Cause, Confidence)> {
+    let FailedRun { container, ended, .. } = ended?;
+    let unstartable = of_unstartable(pod).filter(|found| found.container.as_ref() == Some(container));
+    let of_init = of_init_container(pod, container, ended)?;
+    let mut found = unstartable.unwrap_or(of_init);
+    (found.container, found.exit_code) = (Some(container.clone()), Some(ended.exit_code));
+    let cause = found.cause;
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let run = run.filter(|run| run.pod.metadata.uid == pod.metadata.uid);
+    let log = run.and_then(|run| run.log.as_deref()).unwrap_or_default();
+    let evidence = last_words(log, None, MOST_INIT_LINES);
+    let mut failure = failure_of(found, &format!("Launcher ({name})"), name, None);
+    if let Some(last) = evidence.last() {
+        failure.message = format!("{}; it printed: {last}", failure.message);
+    }
+    Some((Failure { evidence, ..failure }, cause, Confidence::High))
+}
+
+/// The lines of a failed init container that are evidence.
+const MOST_INIT_LINES: usize = 6;
 
 /// The facts about the existing pods.
 pub(crate) fn pod_facts(seen: &ObservedState) -> Vec<PodFacts> {

@@ -24,6 +24,7 @@ mod objects;
 mod observed;
 mod outlook;
 mod owner;
+mod pauses;
 mod planning;
 mod precheck;
 mod progress;
@@ -62,11 +63,12 @@ pub use objects::{
     KeyPair, key_data, launcher_name, owner_reference, record_name, recorded, secret_name, worker_name,
 };
 pub use observed::{
-    LauncherRun, LogSource, ObservedState, OutputRead, OutputSeen, Recorded, SecretSeen, accept,
+    LauncherRun, LogSource, ObservedState, OutputRead, OutputSeen, Recorded, SecretSeen, accept, is_disrupted,
 };
 pub use outlook::Outlook;
 pub use owner::owner;
-pub use planning::{Plan, plan};
+pub use pauses::Pauses;
+pub use planning::{Plan, lacks_launcher_pod, plan, waits_for_volumes};
 pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, requested, wait};
 pub use progress::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};
 pub use report::{reject, report};

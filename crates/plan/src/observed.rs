@@ -10,13 +10,15 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use semantics::{has_ended, is_deleted, phase};
 
 use crate::attempts::attempt_of;
 use crate::change::ChildKind;
-use crate::conditions::{condition, is_true};
+use crate::conditions::{condition, has_run, is_true};
 use crate::kept::{Job, Pod};
 use crate::objects::{PodGroup, runs_agent};
+use crate::pauses::Pauses;
 use crate::validate::{Fault, Launch, ValidJob};
 use diagnosis::{Diagnosis, Gpus, failed_run};
 
@@ -61,6 +63,9 @@ pub struct ObservedState {
     pub network_policy: bool,
     /// Names that the job needs but that objects of others hold, as earlier refusals have shown.
     pub strangers: BTreeSet<(ChildKind, String)>,
+    /// Objects of a deleted job of this name, which the garbage collector is removing. They hold names that the job needs,
+    /// and its Service would select the pods among them.
+    pub left_behind: Vec<ObjectMeta>,
     /// Pods of earlier Launchers that have not ended yet; nothing new is created before they have.
     pub former_launcher_pods: Vec<Pod>,
     /// Lost nodes of the job's pods, with the message of their Ready condition.
@@ -82,6 +87,12 @@ pub struct ObservedState {
     pub failed_nodes: Vec<String>,
     /// The recorded failure of this attempt, which the status may not have yet.
     pub recorded: Option<Recorded>,
+    /// When the observer was paused.
+    pub pauses: Pauses,
+    /// The kubelet's words about what the job's pods mount and that does not exist.
+    pub missing_reference: Option<String>,
+    /// Why the API server refuses the Launcher's pod, if it does.
+    pub launcher_refused: Option<String>,
 }
 
 /// How an attempt failed, from its record: reason and message of the condition Failed, and the rest.
@@ -156,17 +167,19 @@ impl ObservedState {
         pods
     }
 
-    /// Whether a pod still ends that the job had before it was last resumed. When it started and how it ends say nothing
-    /// about the job as it runs now.
+    /// Whether a pod still ends that the job had before it was last resumed, or that was released before the job ran,
+    /// because another object had the name of one of its pods. When it started and how it ends say nothing about the job
+    /// as it runs now.
     pub(crate) fn was_left_over(&self, pod: &Pod) -> bool {
         let created = pod.metadata.creation_timestamp.as_ref();
         let resumed = self.status.start_time.as_ref();
         let is_older = matches!((created, resumed), (Some(created), Some(resumed)) if created.0 < resumed.0);
-        is_deleted(pod) && (is_true(&self.status, CONDITION_SUSPENDED) || is_older)
+        let was_released = !has_run(&self.status) && !is_disrupted(pod);
+        is_deleted(pod) && (is_true(&self.status, CONDITION_SUSPENDED) || is_older || was_released)
     }
 
-    /// Whether pods of the run before the last suspension still end. New pods get the same host names, so a new Launcher
-    /// would reach the former Workers. While its Job is suspended, a Launcher's pods are former ones even if the Job
+    /// Whether pods of the run before the last suspension still end, or released ones. New pods get the same host names,
+    /// so a new Launcher would reach the former Workers. While its Job is suspended, a Launcher's pods are former ones even if the Job
     /// controller has not deleted them yet. A pod on a lost node never reports its end, so it is not waited for.
     pub(crate) fn former_run_ends(&self) -> bool {
         let is_suspended =
@@ -305,6 +318,15 @@ pub(crate) fn worker_index(job: &str, pod: &Pod) -> Option<usize> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
+/// Whether an eviction, a preemption or the loss of its node takes a pod away (KEP-3329).
+#[must_use]
+pub fn is_disrupted(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+}
+
 pub(crate) fn is_running(pod: &Pod) -> bool {
     phase(pod) == "Running"
 }
@@ -321,10 +343,11 @@ pub(crate) fn mpi_container(pod: &Pod) -> Option<(&str, &ContainerState)> {
     Some((name, status.state.as_ref()?))
 }
 
-/// When the pod's MPI container started.
+/// When the pod's MPI container started. A runtime reports one that it could not start as ended, with the zero of its clock,
+/// 1970, for its start: that is no time.
 pub(crate) fn started_at(pod: &Pod) -> Option<Timestamp> {
     let (_, state) = mpi_container(pod)?;
     let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
     let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
-    running.or(ended).map(|time| time.0)
+    running.or(ended).map(|time| time.0).filter(|time| *time > Timestamp::UNIX_EPOCH)
 }

@@ -20,7 +20,7 @@ use crate::Settings;
 use crate::advice::elastic_advice;
 use crate::change::{Change, Child, ChildKind, Patch, Target};
 use crate::conditions::{condition, has_run, is_finished, is_true};
-use crate::failure::{failure_of, launcher_failure, users_error};
+use crate::failure::{failed_success, failure_of, launcher_failure, users_error};
 use crate::kept::{Job, Pod};
 use crate::notice::ApplyFailure;
 use crate::objects::{
@@ -36,7 +36,7 @@ use crate::outlook::{AttemptFailure, Outlook};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
 use crate::stall::{next_look, output_shown};
 use crate::time::elapsed;
-use crate::validate::{CleanPods, LauncherCreation, ValidJob};
+use crate::validate::{CleanPods, LauncherCreation, Replica, ValidJob};
 use diagnosis::{
     Cause, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
@@ -44,6 +44,10 @@ use diagnosis::{
 /// How long a Launcher may still run after a Worker failed its job, so that it can print what it saw. A pod that ends
 /// by itself keeps its log; one that is deleted does not.
 const LAUNCHER_LAST_WORDS: Duration = Duration::from_secs(10);
+/// The volumes of a pod that has a node are mostly there within this time; asked again this often.
+const VOLUMES_LOOK: Duration = Duration::from_secs(5);
+/// The Job controller creates the Launcher's pod within this time, or is refused; asked again this often.
+const LAUNCHER_POD_LOOK: Duration = Duration::from_secs(3);
 /// `discover_hosts.sh` is rewritten once the set of Workers has not changed for this long. Kubelets take a minute to
 /// show a changed ConfigMap in a pod, so of a hundred writes for a hundred starting Workers, ninety-nine would be
 /// useless.
@@ -112,8 +116,14 @@ fn decide(
     if job.cancelled {
         return Plan::still(Outlook::Failed(Box::new(cancelled())));
     }
+    let follows = follows_deleted_job(seen);
     if job.suspended {
-        return Plan { changes: suspend(job, seen, settings, now), ..Plan::still(Outlook::Suspended) };
+        let changes = if follows { Vec::new() } else { suspend(job, seen, settings, now) };
+        let wake_after = follows.then_some(CLEARING_LOOK);
+        return Plan { changes, wake_after, ..Plan::still(Outlook::Suspended) };
+    }
+    if follows {
+        return Plan { wake_after: Some(CLEARING_LOOK), ..Plan::still(Outlook::Active) };
     }
     if let Some(verdict) = judge(job, seen, now).map(Box::new) {
         let again = is_restarted(job, &verdict.failure);
@@ -143,7 +153,17 @@ fn decide(
         launcher.into_iter().partition(|change| matches!(change, Change::Create(_)));
     let mut pods = keep_workers(job, seen, settings);
     pods.extend(changed);
+    let missing = lacks_pod(job, seen).then_some(LAUNCHER_POD_LOOK);
+    let starts = |pod: &Pod| condition_since(pod, "PodScheduled").is_some() && started_at(pod).is_none();
+    let all = || seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
+    let mounting = (!has_run(&seen.status) && all().any(starts)).then_some(VOLUMES_LOOK);
+    let wake_after = wake_after.into_iter().chain(missing).chain(mounting).min();
     Plan { changes: grouped([first, made, pods]), wake_after, ..Plan::still(Outlook::Active) }
+}
+
+/// Whether the job waits until what a deleted job of its name has left is gone. Until then it has nothing of its own.
+pub(crate) fn follows_deleted_job(seen: &ObservedState) -> bool {
+    !seen.left_behind.is_empty() && seen.launcher.is_none() && seen.workers.is_empty()
 }
 
 /// The end of a job that a person has cancelled.
@@ -325,11 +345,13 @@ fn recorded(seen: &ObservedState, is_decided: impl Fn(&Recorded) -> bool) -> Opt
 
 /// Returns the failure of the Launcher's Job if the infrastructure caused it and another attempt follows.
 fn launcher_verdict(job: &ValidJob, seen: &ObservedState, end: LauncherEnd<'_>) -> Option<AttemptFailure> {
-    let LauncherEnd::Failed { reason, message } = end else { return None };
     if job.attempt > job.max_gang_restarts {
         return None;
     }
-    let failure = launcher_failure(job, seen, reason, message);
+    let failure = match end {
+        LauncherEnd::Failed { reason, message } => launcher_failure(job, seen, reason, message),
+        LauncherEnd::Succeeded => failed_success(job, seen)?,
+    };
     is_restarted(job, &failure).then(|| AttemptFailure::now(REASON_RESTARTING, failure))
 }
 
@@ -530,6 +552,51 @@ fn is_launched(seen: &ObservedState) -> bool {
     seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher))
 }
 
+/// Whether the Launcher's Job has had the time to create a pod, and has none.
+#[must_use]
+pub fn lacks_launcher_pod(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool {
+    let started = seen.launcher.as_ref().and_then(|launcher| {
+        let started = launcher.status.as_ref().and_then(|status| status.start_time.as_ref());
+        started.or(launcher.metadata.creation_timestamp.as_ref())
+    });
+    lacks_pod(job, seen) && started.is_some_and(|started| elapsed(started.0, now) >= LAUNCHER_POD_LOOK)
+}
+
+/// The roles of which a pod that has a node has waited for its volumes for a while, as far as its status shows.
+#[must_use]
+pub fn waits_for_volumes<'a>(job: &'a ValidJob, seen: &ObservedState, now: Timestamp) -> Vec<&'a Replica> {
+    if seen.status.completion_time.is_some() || job.suspended || has_run(&seen.status) {
+        return Vec::new();
+    }
+    let waits = |pod: &Pod| {
+        let since = condition_since(pod, "PodScheduled").filter(|_| !is_deleted(pod) && !has_ended(pod));
+        let mut statuses = pod.status.iter().flat_map(|status| {
+            status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+        });
+        let is_untouched = statuses.all(|status| {
+            let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+            let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+            status.restart_count == 0 && matches!(reason, Some("ContainerCreating" | "PodInitializing"))
+        });
+        is_untouched && since.is_some_and(|since| elapsed(since, now) >= VOLUMES_LOOK)
+    };
+    let mut roles: Vec<&Replica> = Vec::new();
+    roles.extend(job.workers.as_ref().filter(|_| seen.workers.iter().any(|pod| waits(pod))));
+    roles.extend(seen.launcher_pods.iter().any(waits).then_some(&job.launcher));
+    roles
+}
+
+/// Whether the Launcher's Job may start a pod and has none, for a job that has not run.
+fn lacks_pod(job: &ValidJob, seen: &ObservedState) -> bool {
+    let has_pod = !seen.launcher_pods.is_empty() || seen.launcher_failed.is_some();
+    is_launched(seen)
+        && !has_pod
+        && !job.suspended
+        && seen.launcher_end().is_none()
+        && seen.status.completion_time.is_none()
+        && !has_run(&seen.status)
+}
+
 fn is_suspended(launcher: &Job) -> bool {
     launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
@@ -575,7 +642,7 @@ fn judge(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Option<Attempt
     }
     let slow = workers()
         .filter_map(|(index, pod)| Some((index, pod?)))
-        .find(|(_, pod)| start_deadline(job, pod).is_some_and(|deadline| deadline <= now));
+        .find(|(_, pod)| start_deadline(job, pod, seen, now).is_some_and(|deadline| deadline <= now));
     let waited = format!("{} s", job.start_timeout.as_secs());
     slow.map(|(index, pod)| verdict(job, seen, index, of_slow_worker(pod, &waited)))
 }
@@ -629,12 +696,13 @@ fn all_were_up(job: &ValidJob, seen: &ObservedState) -> bool {
         && usize::try_from(up).is_ok_and(|up| up >= job.worker_count())
 }
 
-/// The deadline by which a scheduled Worker that is not ready must become ready.
-fn start_deadline(job: &ValidJob, pod: &Pod) -> Option<Timestamp> {
+/// The deadline by which a scheduled Worker that is not ready must become ready. Pauses of the observer do not count.
+fn start_deadline(job: &ValidJob, pod: &Pod, seen: &ObservedState, now: Timestamp) -> Option<Timestamp> {
     if is_ready(pod) || is_deleted(pod) || has_ended(pod) {
         return None;
     }
-    condition_since(pod, "PodScheduled")?.checked_add(job.start_timeout).ok()
+    let since = condition_since(pod, "PodScheduled")?;
+    since.checked_add(job.start_timeout + seen.pauses.within(since, now)).ok()
 }
 
 /// How long until the first start deadline.
@@ -642,7 +710,7 @@ fn next_deadline(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> Option
     if is_true(&seen.status, CONDITION_RUNNING) {
         return None;
     }
-    let deadline = seen.workers.iter().filter_map(|pod| start_deadline(job, pod)).min()?;
+    let deadline = seen.workers.iter().filter_map(|pod| start_deadline(job, pod, seen, now)).min()?;
     Some(elapsed(now, deadline))
 }
 

@@ -13,7 +13,7 @@ use api::{
     PHASE_REASON_SUSPENDED, Phase, REASON_CORRECTED, REASON_CREATED, REASON_FAILED, REASON_LAUNCHER_WARNING,
     REASON_NO_CGROUPS, REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED,
     REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION,
-    ReplicaStatus, WORKER, Waiting, WorkerCounts,
+    ReplicaStatus, WAITING_FOR_DELETED_JOB, WORKER, Waiting, WorkerCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,15 +23,15 @@ use semantics::{is_deleted, is_ready, phase};
 
 use crate::attempts::{end_attempt, report_attempt};
 use crate::change::{ChildKind, JobChange};
-use crate::conditions::{condition, has_run, is_finished, is_true, set_condition};
-use crate::explanation::hindrance;
-use crate::failure::launcher_failure;
+use crate::conditions::{condition, end_last, has_run, is_finished, is_true, set_condition};
+use crate::explanation::{hindrance, leaving_names};
+use crate::failure::{failed_success, launcher_failure};
 use crate::kept::Pod;
 use crate::notice::{Applied, ApplyFailure, Notice, Report};
 use crate::objects::record;
 use crate::observed::{LauncherEnd, ObservedState, is_failed, is_running, started_at};
 use crate::outlook::{AttemptFailure, Outlook};
-use crate::planning::{Plan, after_failures, has_failed, was_ended_early, was_refused};
+use crate::planning::{Plan, after_failures, follows_deleted_job, has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;
 use crate::startup::report_startup;
 use crate::time::whole_seconds;
@@ -80,6 +80,7 @@ pub fn report(
         _ => report_attempt(job, &mut report.status),
     }
     report_waiting(job, seen, outlook, &applied.failures, &mut report, now);
+    end_last(&mut report.status);
     report.notices.extend(applied.failures.iter().map(tell_failure));
     for notice in &mut report.notices {
         notice.message = shortened(&notice.message);
@@ -351,6 +352,20 @@ fn report_launcher_end(job: &ValidJob, seen: &ObservedState, report: &mut Report
             let ended =
                 seen.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.completion_time.clone());
             report.status.completion_time.get_or_insert(ended.unwrap_or(Time(now)));
+            if let Some(failure) = failed_success(job, seen) {
+                let message = failure.message.clone();
+                report.status.failure = Some(failure);
+                set_condition(
+                    &mut report.status,
+                    CONDITION_FAILED,
+                    true,
+                    REASON_FAILED,
+                    message.clone(),
+                    now,
+                );
+                report.notices.push(warning(REASON_FAILED, message));
+                return;
+            }
             if let Some(log) = &seen.success_log {
                 report_world(job, log, &seen.agents, report, now);
                 report.notices.extend(launcher_warnings(log));
@@ -542,8 +557,10 @@ fn report_waiting(
     let starting =
         *outlook == Outlook::Active && report.status.phase == Some(Phase::Pending) && !job.suspended;
     let pods = seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
-    let refused =
-        failures.iter().map(|failure| ("FailedCreate".to_owned(), failure.message.clone())).collect();
+    let refused = failures.iter().map(|failure| &failure.message).chain(&seen.launcher_refused);
+    let refused = refused.map(|message| ("FailedCreate".to_owned(), message.clone()));
+    let missing = seen.missing_reference.iter().map(|message| ("FailedMount".to_owned(), message.clone()));
+    let refused = refused.chain(missing).collect();
     if starting && job.is_held() {
         let waiting = invalid(&job.faults, now);
         if report.status.waiting.as_ref().is_none_or(|known| known.message != waiting.message) {
@@ -551,7 +568,21 @@ fn report_waiting(
         }
         return;
     }
+    if starting && follows_deleted_job(seen) {
+        let known = report.status.waiting.take();
+        let known = known.filter(|known| known.reason == WAITING_FOR_DELETED_JOB);
+        let waiting = known.unwrap_or_else(|| {
+            let message = leaving_names(&seen.left_behind);
+            report.notices.push(normal(WAITING_FOR_DELETED_JOB, message.clone()));
+            let (reason, since) = (WAITING_FOR_DELETED_JOB.to_owned(), Some(Time(now)));
+            Waiting { reason, message, since, ..Waiting::default() }
+        });
+        report.status.waiting = Some(waiting);
+        return;
+    }
     if let Some(waiting) = retrying(job, seen, outlook, now) {
+        // Its pods may never have all run at once, but it has begun to run.
+        report.status.phase = Some(Phase::Running);
         report.status.phase_reason = Some(PHASE_REASON_RETRYING.to_owned());
         if report.status.waiting.as_ref().is_none_or(|known| known.message != waiting.message) {
             report.notices.push(warning(PHASE_REASON_RETRYING, waiting.message.clone()));
@@ -581,11 +612,80 @@ fn report_waiting(
     report.notices.push(warning(reason, found.message));
 }
 
-/// What a running job waits for between two runs of its Launcher: why the last run failed, and when the next begins.
+/// What a job waits for between two runs of its Launcher: why the last run failed, and when the next begins.
 fn retrying(job: &ValidJob, seen: &ObservedState, outlook: &Outlook, now: Timestamp) -> Option<Waiting> {
-    let is_running_job = is_true(&seen.status, CONDITION_RUNNING) && !job.suspended;
-    let is_up = seen.launcher_pods.iter().any(is_running);
-    if *outlook != Outlook::Active || !is_running_job || is_up || seen.launcher_end().is_some() {
+    if *outlook != Outlook::Active || job.suspended || seen.launcher_end().is_some() {
+        return None;
+    }
+    let next = next_in_place(job, seen).or_else(|| next_pod(job, seen))?;
+    let failure = launcher_failure(job, seen, "", "");
+    let when = match next.at {
+        Some(at) => format!("starts at about {} UTC", at.strftime("%H:%M:%S")),
+        None => "starts shortly".to_owned(),
+    };
+    Some(Waiting {
+        reason: failure.reason,
+        message: shortened(&format!(
+            "{}; attempt {} of {} of the Launcher {when}",
+            failure.message.trim_end_matches('.'),
+            next.number,
+            next.of,
+        )),
+        suggestion: failure.suggestion,
+        link: failure.link,
+        since: Some(Time(now)),
+        gpus: None,
+    })
+}
+
+/// The next run of a Launcher whose last one failed.
+struct NextRun {
+    number: i32,
+    of: i32,
+    at: Option<Timestamp>,
+}
+
+/// The next run in the same pod, whose kubelet starts the container again. Its Job gives up once the containers were started
+/// again as often as its backoff limit allows (`pastBackoffLimitOnFailure` in `pkg/controller/job/job_controller.go`).
+fn next_in_place(job: &ValidJob, seen: &ObservedState) -> Option<NextRun> {
+    if job.launcher.restart_policy != "OnFailure" {
+        return None;
+    }
+    let pod = seen.newest_launcher_pod().filter(|pod| !is_deleted(pod) && !is_failed(pod))?;
+    let failed = failed_run(pod)?;
+    let status = pod.status.as_ref()?;
+    let statuses = [&status.container_statuses, &status.init_container_statuses];
+    let mut statuses = statuses.into_iter().flatten().flatten();
+    let state = statuses.find(|status| status.name == failed.container)?.state.as_ref()?;
+    if state.running.is_some() {
+        return None;
+    }
+    let wait = state.waiting.as_ref().and_then(|waiting| waiting_time(waiting.message.as_deref()?));
+    let runs = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).max(1);
+    let failures = failed.restarts + 1;
+    let at = wait.zip(failed.ended.finished_at).and_then(|(wait, ended)| ended.0.checked_add(wait).ok());
+    (failures < runs).then_some(NextRun { number: failures + 1, of: runs, at })
+}
+
+/// The time in the kubelet's `back-off 1m20s restarting failed container=…`.
+fn waiting_time(message: &str) -> Option<Duration> {
+    let text = message.strip_prefix("back-off ")?.split(' ').next()?;
+    let mut seconds = 0;
+    let mut number = 0;
+    for letter in text.chars() {
+        match (letter.to_digit(10), letter) {
+            (Some(digit), _) => number = number * 10 + u64::from(digit),
+            (None, 'm') => (seconds, number) = (seconds + number * 60, 0),
+            (None, 's') => (seconds, number) = (seconds + number, 0),
+            (None, _) => return None,
+        }
+    }
+    Some(Duration::from_secs(seconds))
+}
+
+/// The next run in another pod, which the Launcher's Job creates.
+fn next_pod(job: &ValidJob, seen: &ObservedState) -> Option<NextRun> {
+    if seen.launcher_pods.iter().any(is_running) {
         return None;
     }
     let failures = seen.launcher.as_ref()?.status.as_ref()?.failed.filter(|failures| *failures > 0)?;
@@ -594,25 +694,12 @@ fn retrying(job: &ValidJob, seen: &ObservedState, outlook: &Outlook, now: Timest
     if usize::try_from(failures).is_ok_and(|counted| counted < failed_pods) {
         return None;
     }
-    let runs = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).saturating_add(1);
-    let failed = seen.failed_launcher_pod().filter(|_| failures < runs)?;
+    let of = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).saturating_add(1);
+    let failed = seen.failed_launcher_pod().filter(|_| failures < of)?;
     let ended = failed_run(failed)?.ended.finished_at?.0;
-    let failure = launcher_failure(job, seen, "", "");
     let exponent = u32::try_from(failures - 1).unwrap_or(0).min(BACKOFF_DOUBLINGS);
-    let next = ended.checked_add(FIRST_BACKOFF * 2_u32.pow(exponent)).unwrap_or(ended);
-    Some(Waiting {
-        reason: failure.reason,
-        message: shortened(&format!(
-            "{}; attempt {} of {runs} of the Launcher starts at about {} UTC",
-            failure.message.trim_end_matches('.'),
-            failures + 1,
-            next.strftime("%H:%M:%S"),
-        )),
-        suggestion: failure.suggestion,
-        link: failure.link,
-        since: Some(Time(now)),
-        gpus: None,
-    })
+    let at = ended.checked_add(FIRST_BACKOFF * 2_u32.pow(exponent)).ok();
+    Some(NextRun { number: failures + 1, of, at })
 }
 
 /// `spec.backoffLimit` of a Job that does not set it.

@@ -70,9 +70,10 @@ pub fn wants_look(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool 
     let output = seen.output.as_ref();
     let Some((since, sign)) = running_since(seen).zip(last_sign(seen, output)) else { return false };
     let looked = last_look(seen, output).unwrap_or(since);
-    let is_due =
-        elapsed(looked, now) >= pause(job.stall_timeout, elapsed(sign, looked), elapsed(since, looked));
-    let stalls = elapsed(sign, now) >= job.stall_timeout && elapsed(sign, looked) < job.stall_timeout;
+    let is_due = elapsed(looked, now)
+        >= pause(job.stall_timeout, seen.pauses.awake(sign, looked), elapsed(since, looked));
+    let silent = |until| seen.pauses.awake(sign, until);
+    let stalls = silent(now) >= job.stall_timeout && silent(looked) < job.stall_timeout;
     is_due || stalls
 }
 
@@ -136,8 +137,8 @@ pub(crate) fn report_stall(
             let message = format!("{message}. {advice}");
             report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
         }
-    } else if elapsed(sign, output.looked) >= job.stall_timeout {
-        let silent = elapsed(sign, now).as_secs();
+    } else if seen.pauses.awake(sign, output.looked) >= job.stall_timeout {
+        let silent = seen.pauses.awake(sign, now).as_secs();
         let (reason, found) = match &output.found {
             Some(found) => (found.cause.word(), in_words(found)),
             None => (REASON_NO_OUTPUT, "no error: the job hangs, or works without printing".to_owned()),

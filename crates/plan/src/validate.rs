@@ -575,5 +575,21 @@ fn read_replica(role: &str, spec: &ReplicaSpec, count: usize, faults: &mut Fault
         let advice = "add a container with the MPI program; the first one is the MPI container";
         faults.add(format!("{path}.template.spec.containers"), "is empty", advice);
     }
+    let pod = spec.template.spec.as_ref();
+    let inits = pod.and_then(|pod| pod.init_containers.as_ref()).into_iter().flatten();
+    let containers = pod.into_iter().flat_map(|pod| &pod.containers).enumerate();
+    let all =
+        containers.map(|it| ("containers", it)).chain(inits.enumerate().map(|it| ("initContainers", it)));
+    for (list, (at, container)) in all {
+        if container.image.as_ref().is_some_and(|image| image.contains(char::is_whitespace)) {
+            let path = format!("{path}.template.spec.{list}[{at}].image");
+            let image = container.image.as_deref().unwrap_or_default();
+            faults.add(
+                path,
+                format!("{image:?} has white space"),
+                "remove it: the name of an image has none",
+            );
+        }
+    }
     Replica { count, template: spec.template.clone(), restart_policy }
 }

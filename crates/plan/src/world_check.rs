@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use api::{CONDITION_WORLD_VERIFIED, REASON_COLLAPSED, REASON_RANKS_SEEN};
 use jiff::Timestamp;
 
+use crate::advice::starts_ranks;
 use crate::conditions::set_condition;
 use crate::failure::world;
 use crate::kept::Pod;
@@ -20,6 +21,9 @@ use diagnosis::{Cause, Ending, Facts, Output, Placement, World, diagnose, placem
 
 /// The maximum number of Workers whose agents are asked.
 const MOST_ASKED: usize = 32;
+
+/// What to do where a program ran in the Launcher only, if its command shows nothing else.
+const ANOTHER_MPI: &str = "If the image has another MPI than the job says, set mpiImplementation";
 
 /// Returns the Workers, each with its index, whose launch agents must be asked where the ranks of a successful run
 /// ran, because the job's output does not show it.
@@ -50,7 +54,14 @@ pub(crate) fn report_world(
     now: Timestamp,
 ) {
     let Some(world) = world(job) else { return };
-    let Some((verified, reason, message)) = verdict(&world, log, agents) else { return };
+    let Some((verified, reason, mut message)) = verdict(&world, log, agents) else { return };
+    if message.ends_with(ANOTHER_MPI) && starts_ranks(job) == Some(false) {
+        message.truncate(message.len() - ANOTHER_MPI.len());
+        message.push_str(
+            "The Launcher's command must call mpirun or mpiexec, and calls neither; a job that is created from a command \
+             and not from a manifest gets it",
+        );
+    }
     let set =
         set_condition(&mut report.status, CONDITION_WORLD_VERIFIED, verified, reason, message.clone(), now);
     if set && !verified {
@@ -101,8 +112,7 @@ fn verdict(
             false,
             REASON_COLLAPSED,
             format!(
-                "no rank was started on {}: the program ran only in the Launcher's pod. If the image \
-                 has another MPI than the job says, set mpiImplementation",
+                "no rank was started on {}: the program ran only in the Launcher's pod. {ANOTHER_MPI}",
                 if workers == 1 { "the Worker".to_owned() } else { format!("any of the {workers} Workers") }
             ),
         ),

@@ -11,7 +11,7 @@ use plan::LauncherRun;
 use plan::kept::Pod;
 
 use crate::memory::RunId;
-use crate::owned::version;
+use crate::owned::{controller_of, version};
 use crate::watch::owner_by;
 
 /// Once there are more entries than twice the number of jobs plus this many, some belong to deleted jobs.
@@ -50,9 +50,9 @@ impl Remembered {
 #[derive(Default)]
 pub(super) struct TrainMemory {
     jobs: Mutex<HashMap<String, Remembered>>,
-    /// The last failed pod of each job's Launcher that the watch showed, by namespace and job: a Job that gives up may
-    /// delete such a pod before the store is read.
-    failed: Mutex<HashMap<(String, String), Pod>>,
+    /// The last failed pod of each Launcher's Job that the watch showed, by the Job's UID: a Job that gives up may delete
+    /// such a pod before the store is read.
+    failed: Mutex<HashMap<String, Pod>>,
 }
 
 impl TrainMemory {
@@ -65,15 +65,14 @@ impl TrainMemory {
     /// Records a pod from the watch, if it is a failed Launcher's.
     pub fn note(&self, pod: &Pod) {
         let is_launcher = pod.labels().get(LABEL_REPLICATED_JOB).is_some_and(|part| part == "launcher");
-        if let Some(job) = owner_by(pod, LABEL_TRAINJOB).filter(|_| is_launcher && failed_run(pod).is_some())
-        {
-            self.failed().insert(job, pod.clone());
+        if let Some(job) = controller_of(pod).filter(|_| is_launcher && failed_run(pod).is_some()) {
+            self.failed().insert(job.to_owned(), pod.clone());
         }
     }
 
-    /// Returns the last recorded pod of a job's Launcher.
-    pub fn failed_launcher(&self, namespace: &str, job: &str) -> Option<Pod> {
-        self.failed().get(&(namespace.to_owned(), job.to_owned())).cloned()
+    /// Returns the last recorded pod of a Launcher's Job.
+    pub fn failed_launcher(&self, launcher: &str) -> Option<Pod> {
+        self.failed().get(launcher).cloned()
     }
 
     /// Forgets deleted jobs, once they may outnumber the existing ones.
@@ -88,10 +87,11 @@ impl TrainMemory {
         drop(entries);
         let names: HashSet<(String, String)> =
             live.iter().map(|job| (job.namespace().unwrap_or_default(), job.name_any())).collect();
-        self.failed().retain(|job, _| names.contains(job));
+        let is_live = |pod: &Pod| owner_by(pod, LABEL_TRAINJOB).is_some_and(|job| names.contains(&job));
+        self.failed().retain(|_, pod| is_live(pod));
     }
 
-    fn failed(&self) -> MutexGuard<'_, HashMap<(String, String), Pod>> {
+    fn failed(&self) -> MutexGuard<'_, HashMap<String, Pod>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

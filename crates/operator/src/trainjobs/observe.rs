@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::{ClusterTrainingRuntime, TrainJob, TrainJobStatus, TrainingRuntime, TrainingRuntimeSpec};
 use diagnosis::failed_run;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -116,6 +117,7 @@ pub(super) async fn observe(
         authority: named(&stores.config_maps, job, &authority_name(&job.name)),
         jobs: jobs.collect(),
         pods: stores.pods_of_jobs.pods_of(&job.namespace, &job.name, &stores.pods),
+        pauses: context.pauses(Timestamp::now()),
         ..SeenTrainJob::default()
     };
     if seen.finished().is_none() {
@@ -137,12 +139,7 @@ where
 
 /// The Launcher's last failed run in this attempt, with the end of its log, read once for each run.
 async fn failed_launcher(context: &Context, job: &ValidTrainJob, seen: &SeenTrainJob) -> Option<LauncherRun> {
-    let noted = context.memories.failed_launcher(&job.namespace, &job.name);
-    let noted = noted.filter(|pod| {
-        let owners = pod.metadata.owner_references.iter().flatten();
-        let uids: Vec<&str> = owners.map(|owner| owner.uid.as_str()).collect();
-        seen.jobs.iter().any(|job| job.metadata.uid.as_deref().is_some_and(|uid| uids.contains(&uid)))
-    });
+    let noted = seen.jobs.iter().filter_map(|job| context.memories.failed_launcher(&job.uid()?)).next_back();
     let pod = seen.failed_launcher_pod().cloned().or(noted)?;
     let failed = failed_run(&pod);
     let (container, number) = failed

@@ -7,6 +7,7 @@
 
 mod configurations;
 mod decide;
+mod dry_run;
 mod quota;
 mod report;
 mod review;
@@ -146,6 +147,13 @@ impl Webhook {
             if let QuotaDecision::Full { running, limit } = verdict {
                 let message = format!("Quota exceeded: {running}/{limit} jobs running");
                 decision = Decision::deny(403, "Forbidden", message);
+            }
+        }
+        if decision.denial.is_none() && request.dry_run && request.operation == "CREATE" {
+            let refusals = dry_run::refusals(&self.client, request).await;
+            if !refusals.is_empty() {
+                let message = format!("Found validation errors: {}", refusals.join("; "));
+                decision = Decision::deny(422, "Invalid", message);
             }
         }
         let verdict = if decision.denial.is_none() { "allowed" } else { "refused" };

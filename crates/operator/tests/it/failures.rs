@@ -2,7 +2,7 @@
 
 use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, ResourceQuota, Secret, Service};
 use kube::api::{Api, DeleteParams, PostParams};
 use semantics::local_nodes;
 use serde_json::json;
@@ -569,4 +569,53 @@ async fn a_job_holds_nothing_while_a_workers_name_is_taken() {
     stage.until_none::<Job>().await;
     stage.api::<Pod>().delete("pi-worker-1", &DeleteParams::default().grace_period(0)).await.unwrap();
     stage.bring_up("pi", 3).await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_deleted_and_created_again_waits_for_the_first_ones_pods_and_runs() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 2, json!({}))).await;
+    let first = stage.bring_up("pi", 2).await;
+    // Nothing collects garbage here: what the first job owns stays until the test removes it.
+    stage.api::<MPIJob>().delete("pi", &DeleteParams::background()).await.unwrap();
+    stage.until_gone::<MPIJob>("pi").await;
+    stage.submit(&job("pi", 2, json!({}))).await;
+    stage.until_event("pi", "DeletedJobTerminating").await;
+    let _ = first;
+    let pods = stage.names::<Pod>().await;
+    // A Worker of the first job fails as it ends, which says nothing about the second.
+    stage.set_pod("pi-worker-1", ended("main", "Failed", 143)).await;
+    for name in &pods {
+        stage.api::<Pod>().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+    stage.api::<Job>().delete("pi-launcher", &DeleteParams::background()).await.unwrap();
+    stage.api::<Service>().delete("pi", &DeleteParams::default()).await.unwrap();
+    stage.api::<ConfigMap>().delete("pi-config", &DeleteParams::default()).await.unwrap();
+    stage.api::<Secret>().delete("pi-ssh", &DeleteParams::default()).await.unwrap();
+    stage.bring_up("pi", 2).await;
+    let status = stage.until_true("pi", "Running").await;
+    assert!(status.failure.is_none() && status.waiting.is_none(), "{status:?}");
+}
+
+#[tokio::test]
+async fn a_launcher_whose_pod_is_refused_says_why() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 1, json!({}))).await;
+    stage.start_worker("pi", 0).await;
+    // From now on every container of the namespace needs limits, which the Launcher lacks; its Job's controller is refused.
+    let quota = json!({ "metadata": { "name": "compute" }, "spec": { "hard": { "limits.cpu": "9" } } });
+    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+    stage.api::<ResourceQuota>().create(&PostParams::default(), &quota).await.unwrap();
+    let waits = |job: &MPIJob| {
+        let waiting = job.status.as_ref().and_then(|status| status.waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.message.contains("must specify limits.cpu"))
+    };
+    let job = stage.until::<MPIJob>("pi", "says why the Launcher has no pod", waits).await;
+    assert_eq!(job.status.unwrap().waiting.unwrap().reason, "QuotaExceeded");
+    stage.until_event("pi", "QuotaExceeded").await;
+    stage.api::<ResourceQuota>().delete("compute", &DeleteParams::default()).await.unwrap();
+    stage.start_launcher("pi").await;
+    stage.until_true("pi", "Running").await;
 }

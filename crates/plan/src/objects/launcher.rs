@@ -10,12 +10,14 @@ use serde_json::{Map, Value, json};
 use super::hostfile::{DISCOVER_HOSTS, HOSTFILE, config_map_name};
 use super::pod_group::join;
 use super::reporting::let_report;
-use super::transport::{equip, launch, launcher_environment, mount};
-use super::{env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels};
+use super::transport::{drain_first, equip, launch, launcher_environment, mount};
+use super::{
+    env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels, worker_name,
+};
 use crate::Settings;
 use crate::attempts::mark;
 use crate::kept;
-use crate::validate::ValidJob;
+use crate::validate::{Launch, ValidJob};
 
 /// The volume with the hostfile.
 const CONFIG_VOLUME: &str = "mpi-job-config";
@@ -84,12 +86,17 @@ fn pod_spec(job: &ValidJob, mut pod: PodSpec, settings: &Settings) -> PodSpec {
     if let Some(container) = pod.containers.first_mut() {
         let variables = container.env.get_or_insert_default();
         variables.push(env("K_MPI_JOB_ROLE", "launcher"));
-        variables.extend(launcher_environment(job.implementation, job.slots, launch));
+        let host = worker_name(&job.name, 0);
+        variables.extend(launcher_environment(job.implementation, job.slots, launch, &host));
         if !job.launcher_as_worker {
             // Empty, so that a Launcher without GPUs does not see the host's GPUs because of the image's defaults.
             let empty = |name: &str| EnvVar { name: name.to_owned(), ..EnvVar::default() };
             variables.extend([empty("NVIDIA_VISIBLE_DEVICES"), empty("NVIDIA_DRIVER_CAPABILITIES")]);
         }
+    }
+    if launch == Launch::Agent {
+        let workers = job.workers.as_ref().and_then(|workers| workers.template.spec.as_ref());
+        drain_first(&mut pod, 0, workers.and_then(|workers| workers.termination_grace_period_seconds));
     }
     equip(job, launch, settings, &mut pod);
     pod.volumes.get_or_insert_default().push(config_volume(job));

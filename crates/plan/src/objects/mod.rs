@@ -32,7 +32,8 @@ pub(crate) use secret::secret;
 pub(crate) use secret::{PRIVATE_KEY, PUBLIC_KEY};
 pub(crate) use service::service;
 pub(crate) use transport::{
-    default_launch, equip_with_agent, launcher_environment, mount, runs_agent, runs_sshd, set_worker_command,
+    default_launch, drain_first, equip_with_agent, launcher_environment, mount, runs_agent, runs_sshd,
+    set_worker_command,
 };
 pub(crate) use worker::worker;
 

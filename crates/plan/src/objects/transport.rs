@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, PodSpec, ResourceRequirements,
-    SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, EnvVar, ExecAction, KeyToPath, LifecycleHandler, PodSpec,
+    ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -15,6 +15,10 @@ use crate::Settings;
 use crate::defaults::DEFAULT_SSH_MOUNT_PATH;
 use crate::kept;
 use crate::validate::{Implementation, Launch, ValidJob};
+
+/// Open MPI 4 packs the names of hosts for its daemons, and keeps what is before their number in a buffer of 50 bytes, of
+/// which it does not check the length (open-mpi/ompi#13358, `ORTE_MAX_NODE_PREFIX`): longer names garble the daemons' command.
+const LONGEST_PACKED: usize = 50;
 
 /// The volume with the job's key.
 const KEY_VOLUME: &str = "ssh-auth";
@@ -82,11 +86,12 @@ pub(crate) fn set_worker_command(launch: Launch, container: &mut Container) {
 }
 
 /// The Launcher's environment that makes the MPI use the hosts and the transport, in upstream's order. The `PRTE_`
-/// twins at the end are ours, as Open MPI 5 does not read the `OMPI_MCA_orte_*` names.
+/// twins at the end are ours, as Open MPI 5 does not read the `OMPI_MCA_orte_*` names. `host` is the first Worker's name.
 pub(crate) fn launcher_environment(
     implementation: Implementation,
     slots: i32,
     launch: Launch,
+    host: &str,
 ) -> Vec<EnvVar> {
     let hostfile = format!("{}/hostfile", api::HOSTFILE_DIRECTORY);
     let slots = slots.to_string();
@@ -106,6 +111,10 @@ pub(crate) fn launcher_environment(
                 Launch::Agent => env("PRTE_MCA_plm_ssh_agent", agent_program()),
             });
             set.push(env("PRTE_MCA_prte_set_default_slots", &slots));
+            if host.find(|letter: char| letter.is_ascii_digit()).is_none_or(|end| end >= LONGEST_PACKED) {
+                // Names are then passed to the daemons one by one.
+                set.push(env("OMPI_MCA_regx", "naive"));
+            }
             if launch == Launch::Agent {
                 // The agent needs no user of its own, so images run as their own user, including root.
                 set.push(env("OMPI_ALLOW_RUN_AS_ROOT", "1"));
@@ -166,6 +175,7 @@ pub(crate) fn equip_with_agent(
         ..Volume::default()
     };
     pod.volumes.get_or_insert_default().extend([key_volume(secret, false), empty]);
+    let grace = pod.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0);
     let user = pod.containers.get(main).and_then(|container| container.security_context.as_ref());
     let install = install(settings, user);
     pod.init_containers.get_or_insert_default().insert(0, install);
@@ -176,8 +186,27 @@ pub(crate) fn equip_with_agent(
         env("ODH_LAUNCH_KEY", format!("{}/{PRIVATE_KEY_FILE}", api::LAUNCH_KEY_DIRECTORY)),
         env("ODH_LAUNCH_PORT", api::LAUNCH_PORT.to_string()),
         env("ODH_LAUNCH_START_TIMEOUT", start_timeout.as_secs().to_string()),
+        env("ODH_LAUNCH_GRACE", grace.to_string()),
     ]);
 }
+
+/// Lets the ranks end in their own time when the Launcher's pod is asked to end: a hook that asks them, and waits for them
+/// before `mpirun` is asked to end and would kill them. The Launcher gets at least the grace period of the Workers, unless
+/// its template gives one. A hook of the user's own stays; `main` is the index of the MPI container.
+pub(crate) fn drain_first(pod: &mut PodSpec, main: usize, of_workers: Option<i64>) {
+    if pod.termination_grace_period_seconds.is_none() {
+        pod.termination_grace_period_seconds = of_workers.filter(|grace| *grace > DEFAULT_GRACE_SECONDS);
+    }
+    let Some(container) = pod.containers.get_mut(main) else { return };
+    let lifecycle = container.lifecycle.get_or_insert_default();
+    lifecycle.pre_stop.get_or_insert_with(|| LifecycleHandler {
+        exec: Some(ExecAction { command: Some(vec![agent_program(), "drain".to_owned()]) }),
+        ..LifecycleHandler::default()
+    });
+}
+
+/// Kubernetes' default of `terminationGracePeriodSeconds`.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 /// The init container that copies the agent's program to where the MPI container finds it. It complies with Pod
 /// Security *restricted*, runs as the MPI container's user, and declares its small requests and limits, so that a

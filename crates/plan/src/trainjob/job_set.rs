@@ -354,8 +354,12 @@ fn merge_resources(base: &mut ResourceRequirements, wanted: &ResourceRequirement
 pub(super) fn mpi(job: &TrainJob, policy: &MpiPolicy, job_set: &JobSetSpec) -> Mpi {
     let trainer = job.spec.trainer.clone().unwrap_or_default();
     let gpus = || {
-        let resources = trainer.resources_per_node.clone().or_else(|| resources_of_nodes(job_set));
-        resources.map_or(0, |resources| gpus_by_name(&resources))
+        // As the pods get them: the runtime's, with what the job changes.
+        let mut resources = resources_of_nodes(job_set).unwrap_or_default();
+        if let Some(wanted) = &trainer.resources_per_node {
+            merge_resources(&mut resources, wanted);
+        }
+        gpus_by_name(&resources)
     };
     let slots = trainer.num_proc_per_node.unwrap_or_else(|| match policy.num_proc_per_node.unwrap_or(1) {
         1 => gpus().max(1),

@@ -18,6 +18,7 @@ use super::objects::job_name;
 use super::valid::ValidTrainJob;
 use crate::kept::{Job, Pod};
 use crate::observed::{LauncherRun, LogSource, is_failed};
+use crate::pauses::Pauses;
 use diagnosis::failed_run;
 
 /// A TrainJob's status and what it owns.
@@ -41,6 +42,8 @@ pub struct SeenTrainJob {
     pub launcher_failed: Option<LauncherRun>,
     /// Lost nodes of its pods, with the message of their Ready condition.
     pub lost_nodes: BTreeMap<String, String>,
+    /// When the observer was paused.
+    pub pauses: Pauses,
 }
 
 /// How a Job ended.

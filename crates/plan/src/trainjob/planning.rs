@@ -366,18 +366,20 @@ fn judge(job: &ValidTrainJob, seen: &SeenTrainJob, now: Timestamp) -> Option<Fai
     {
         return Some(failure);
     }
-    let slow = there().find(|(_, pod)| start_deadline(job, pod).is_some_and(|deadline| deadline <= now));
+    let slow =
+        there().find(|(_, pod)| start_deadline(job, pod, seen, now).is_some_and(|deadline| deadline <= now));
     let waited = format!("{} s", job.start_timeout.as_secs());
     slow.map(|it| found(it, of_slow_worker(it.1, &waited)))
 }
 
-/// The deadline by which a scheduled pod that is not ready must become ready.
-fn start_deadline(job: &ValidTrainJob, pod: &Pod) -> Option<Timestamp> {
+/// The deadline by which a scheduled pod that is not ready must become ready. Pauses of the observer do not count.
+fn start_deadline(job: &ValidTrainJob, pod: &Pod, seen: &SeenTrainJob, now: Timestamp) -> Option<Timestamp> {
     let of_mpi = label(&pod.metadata, api::LABEL_REPLICATED_JOB).is_some_and(|part| part == NODE);
     if !of_mpi || is_ready(pod) || has_ended(pod) || was_ready(pod) {
         return None;
     }
-    condition_since(pod, "PodScheduled")?.checked_add(job.start_timeout).ok()
+    let since = condition_since(pod, "PodScheduled")?;
+    since.checked_add(job.start_timeout + seen.pauses.within(since, now)).ok()
 }
 
 /// Whether a container of the pod has run and ended: it started in time.
@@ -388,7 +390,7 @@ fn was_ready(pod: &Pod) -> bool {
 
 fn next_start_deadline(job: &ValidTrainJob, seen: &SeenTrainJob, now: Timestamp) -> Option<Duration> {
     let pods = seen.pods_of(NODE).filter(is_there);
-    Some(elapsed(now, pods.filter_map(|pod| start_deadline(job, pod)).min()?))
+    Some(elapsed(now, pods.filter_map(|pod| start_deadline(job, pod, seen, now)).min()?))
 }
 
 fn failure_of_pod(job: &ValidTrainJob, part: &Replicated, pod: &Pod, failure: PodFailure) -> Failure {

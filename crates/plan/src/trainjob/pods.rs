@@ -13,7 +13,8 @@ use super::objects::{hostfile_name, key_name};
 use super::valid::ValidTrainJob;
 use crate::Settings;
 use crate::objects::{
-    PRIVATE_KEY, PUBLIC_KEY, equip_with_agent, launcher_environment, mount, runs_sshd, set_worker_command,
+    PRIVATE_KEY, PUBLIC_KEY, drain_first, equip_with_agent, launcher_environment, mount, runs_sshd,
+    set_worker_command,
 };
 use crate::validate::{Implementation, Launch};
 
@@ -38,12 +39,16 @@ pub(super) fn equip(job: &ValidTrainJob, settings: &Settings, part: &mut Replica
         upsert_volume(pod, hostfile_volume(job));
         let container = &mut pod.containers[main];
         mount_at(container, mount(HOSTFILE_VOLUME, api::HOSTFILE_DIRECTORY));
-        let variables = launcher_environment(job.mpi.implementation, job.mpi.slots, job.launch);
+        let host = format!("{}-{NODE}-0-0", job.name);
+        let variables = launcher_environment(job.mpi.implementation, job.mpi.slots, job.launch, &host);
         upsert(&mut container.env, variables);
     } else {
         serve(job, pod, main);
     }
     if job.launch == Launch::Agent {
+        if is_launcher {
+            drain_first(pod, main, None);
+        }
         equip_with_agent(key_name(&job.name), job.start_timeout, settings, pod, main);
     }
 }

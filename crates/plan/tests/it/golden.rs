@@ -170,6 +170,8 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         "../api/tests/it",
         "../semantics/src",
         "../stories/tests/it",
+        "../launch/tests/it",
+        "../diagnosis/src/tests",
     ] {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
         sources.extend(files.filter(|file| file.is_file()).map(|file| fs::read_to_string(file).unwrap()));

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
     ContainerStatus, Pod, PodCondition, PodStatus,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use plan::{
     Change, Child, ChildKind, Launch, LauncherRun, ObservedState, PodGroup, ProgressEndpoint, SecretSeen,
     Settings, ValidJob, kept,
@@ -53,6 +53,9 @@ pub struct Scene {
     /// Names of pods that others hold, as observed before.
     #[serde(default)]
     pub strangers: Vec<String>,
+    /// Names of pods of a deleted job of the same name, which may still end.
+    #[serde(default)]
+    pub left_behind: Vec<String>,
     /// The data of the attempt's record, which a crash kept out of the status.
     #[serde(default)]
     pub record: Option<BTreeMap<String, String>>,
@@ -221,6 +224,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> ObservedState {
     seen.lost_nodes = scene.lost_nodes.clone();
     let kind = |name: &str| if name.ends_with("-launcher") { ChildKind::Job } else { ChildKind::Pod };
     seen.strangers = scene.strangers.iter().map(|name| (kind(name), name.clone())).collect();
+    seen.left_behind = scene.left_behind.iter().map(|name| left_behind(name)).collect();
     seen.failed_nodes = scene.failed_nodes.clone();
     seen.output =
         scene.output_looked.map(|looked| plan::OutputSeen { looked, last: scene.output_last, found: None });
@@ -237,6 +241,14 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> ObservedState {
         seen.workers.push(Arc::new(pod_of(&pod, worker)));
     }
     seen
+}
+
+fn left_behind(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        deletion_timestamp: Some(Time("2026-01-01T00:00:59Z".parse().unwrap())),
+        ..ObjectMeta::default()
+    }
 }
 
 fn add_launcher(seen: &mut ObservedState, mut launcher: Job, scene: Option<&LauncherScene>) {
