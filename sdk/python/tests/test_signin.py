@@ -56,6 +56,18 @@ def test_the_service_is_found_by_arguments_and_environment(cluster: Cluster, mon
     assert who(MPIJobClient()) == "kubernetes-admin"
 
 
+def test_white_space_around_a_token_is_no_part_of_it(cluster: Cluster, tmp_path: Path) -> None:
+    assert who(MPIJobClient(cluster.url, token=f" {cluster.token}\r\n", ca=cluster.ca)) == "kubernetes-admin"
+    file = tmp_path / "token"
+    for token in (f"{cluster.token}\n{cluster.token}", f"{cluster.token} x", f"{cluster.token}é"):
+        file.write_text(token)
+        sources = (lambda token=token: _signin.FixedToken(token).token(), _signin.FileToken(file).token)
+        for source in sources:
+            with pytest.raises(ConfigurationError, match="a character that no token has") as caught:
+                source()
+            assert cluster.token not in str(caught.value)
+
+
 def test_the_local_cluster_is_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODH_HOME", str(cluster.home))
     assert who(MPIJobClient()) == "kubernetes-admin"

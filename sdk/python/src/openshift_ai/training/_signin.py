@@ -49,11 +49,25 @@ class TokenSource(Protocol):
         ...
 
 
+def _usable(text: str, origin: str) -> str:
+    """A token without the white space around it, with which files and variables often end. No error contains it."""
+    token = text.strip()
+    if token and all("!" <= character <= "~" for character in token):
+        return token
+    what = "contains a character that no token has, for example a line break" if token else "is empty"
+    raise ConfigurationError(
+        f"{origin} {what}", hint="pass the token as `oc whoami --show-token` prints it, and nothing else"
+    )
+
+
 @dataclass
 class FixedToken:
     """A token that does not change."""
 
     value: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        self.value = _usable(self.value, "the token")
 
     def token(self) -> str:
         """The token."""
@@ -80,9 +94,10 @@ class FileToken:
 
     def _read(self) -> None:
         try:
-            self._value = self.path.read_text().strip()
+            text = self.path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"the token's file {self.path} cannot be read: {error}") from error
+        self._value = _usable(text, f"the token in {self.path}")
         self._read_at = time.monotonic()
 
     def renew(self) -> bool:
@@ -137,8 +152,8 @@ class PluginToken:
                 check=True,
             )
             status = json.loads(done.stdout)["status"]
-            self._value = str(status["token"])
-            self._expires = _seconds(status.get("expirationTimestamp"))
+            token = str(status["token"])
+            expires = _seconds(status.get("expirationTimestamp"))
         except subprocess.CalledProcessError as error:
             said = error.stderr.decode(errors="replace").strip()[-500:]
             message = f"the sign-in program {command} ended with code {error.returncode}: {said}"
@@ -148,6 +163,8 @@ class PluginToken:
         except (ValueError, KeyError, TypeError) as error:
             message = f"the sign-in program {command} printed no token (client certificates are not supported)"
             raise ConfigurationError(message, hint=hint) from error
+        self._value = _usable(token, f"the token of the sign-in program {command}")
+        self._expires = expires
 
 
 def _seconds(timestamp: str | None) -> float:
