@@ -92,7 +92,7 @@ fn connection(config: Config, namespace: Option<&str>) -> Result<Connection, Fai
         .ok()
         .and_then(|home| State::read(&home))
         .filter(|state| config.cluster_url.host() == Some("127.0.0.1") && port == Some(state.address.port()));
-    let client = Client::try_from(config).map_err(|error| no_cluster(error.to_string()))?;
+    let client = client::connect(config).map_err(|error| no_client(&error))?;
     Ok(Connection { client, namespace, local })
 }
 
@@ -171,6 +171,10 @@ fn unreadable(name: &str, error: &dyn std::error::Error) -> Failure {
         .with_hint("choose another file with --kubeconfig, or another context with --context")
 }
 
-fn no_cluster(detail: String) -> Failure {
-    Failure::new(Class::Error, "Unreachable", format!("cannot connect to the cluster: {detail}"))
+fn no_client(error: &client::Error) -> Failure {
+    let reason = match error {
+        client::Error::Client(_) => "Unreachable",
+        client::Error::Proxy { .. } | client::Error::Token { .. } => "Kubeconfig",
+    };
+    Failure::new(Class::Error, reason, format!("cannot connect to the cluster: {error}"))
 }

@@ -30,6 +30,10 @@ that wait or watch. `exec` exits with the code of the command that it runs, and 
 const SETTINGS: &str = "
 ## Cluster and settings
 
+Like kubectl, odh reaches a cluster through the kubeconfig's `proxy-url`, else through `HTTPS_PROXY`, unless the cluster is on this
+machine or `NO_PROXY` names it (hosts with their subdomains, addresses, CIDRs, `*`). The proxy may be `http://`, `https://` or
+`socks5://`, with a user and a password. A pod reaches its own cluster directly.
+
 Like kubectl, odh uses the first of these that exists: `--kubeconfig`, the files of `$KUBECONFIG`, `kubeconfig` of the settings,
 `~/.kube/config`, or the service account of the pod that it runs in. If there is none of them, odh uses the local cluster if it is up, and
 prints a note. `--context` and `--namespace` select a context and a namespace; `--as` and `--as-group` impersonate a user and groups.

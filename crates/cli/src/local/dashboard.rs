@@ -3,10 +3,10 @@
 use std::process::{Command, Stdio};
 
 use jobs::Class;
+use kube::Config;
 use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
-use kube::{Client, Config};
 use serde::Deserialize;
 
 use super::home::Home;
@@ -52,7 +52,7 @@ pub async fn address(service: &ServiceState) -> Result<String, Failure> {
     let config = Config::from_custom_kubeconfig(kubeconfig(service), &options).await;
     let client = config
         .map_err(|error| failed(&error))
-        .and_then(|config| Client::try_from(config).map_err(|error| failed(&error)))?;
+        .and_then(|config| client::connect(config).map_err(|error| failed(&error)))?;
     let request = http::Request::post("/api/v1/signin").body(Vec::new()).map_err(|error| failed(&error))?;
     let answer: SignIn = client.request(request).await.map_err(|error| failed(&error))?;
     Ok(format!("{}{}", service.url, answer.path))

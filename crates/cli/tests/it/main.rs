@@ -8,6 +8,7 @@ mod golden;
 mod kubectl;
 mod many_logs;
 mod odh;
+mod proxies;
 mod running;
 mod shells;
 mod transcripts;

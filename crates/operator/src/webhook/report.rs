@@ -120,7 +120,7 @@ impl TrainingService {
                 let config =
                     Config::from_custom_kubeconfig(self.kubeconfig.clone(), &KubeConfigOptions::default())
                         .await?;
-                none.insert(Client::try_from(config)?)
+                none.insert(client::connect(config)?)
             }
         };
         let request = http::Request::post(PATH).header(http::header::CONTENT_TYPE, "application/json");

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Args, Parser};
 use history::notifications::address::{Network, Policy};
 use history::notifications::mail;
+use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use service::tls::{self, Files};
@@ -292,10 +292,10 @@ async fn live(flags: Flags) -> Result<(), Box<dyn Error>> {
         }
         None => Config::infer().await?,
     };
-    let own = Client::try_from(config.clone())?;
+    let own = client::connect(config.clone())?;
     let mut without_credentials = config;
     without_credentials.auth_info = AuthInfo::default();
-    let nobody = Client::try_from(without_credentials)?;
+    let nobody = client::connect(without_credentials)?;
     let stop = CancellationToken::new();
     let files =
         Files { certificate: flags.tls_certificate, key: flags.tls_key, proxies: flags.proxy_client_ca };

@@ -8,8 +8,8 @@ mod webhook;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use operator::fence::fenced_client;
 use operator::lease::Lease;
 use operator::{Vitals, allocator};
@@ -49,7 +49,7 @@ async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
     tokio::spawn(allocator::return_freed(vitals.clone()));
     listeners::probes(flags, &vitals, &tasks, &stop).await?;
     let config = config(flags).await?;
-    let client = Client::try_from(config.clone())?;
+    let client = client::connect(config.clone())?;
     let certificate = webhook::serve(flags, &vitals, &client, &tasks, &stop).await?;
     let progress = listeners::progress(flags, &client, certificate.clone(), (&tasks, &stop)).await?;
     listeners::metrics(flags, &vitals, &client, certificate, (&tasks, &stop)).await?;
