@@ -182,6 +182,12 @@ pub enum Error {
         /// The innermost cause.
         detail: String,
     },
+    /// The server's certificate is not one of the cluster that the kubeconfig describes.
+    #[error("cannot trust the cluster's certificate: {detail}")]
+    Untrusted {
+        /// Why, in the words of the TLS library.
+        detail: String,
+    },
     /// The job did not end within the timeout.
     #[error("{} \"{name}\" is still {phase} after {}", .kind.name(), view::duration(*.after))]
     StillRunning {
@@ -271,6 +277,7 @@ impl Error {
             Error::Unreachable { .. } => "Unreachable",
             Error::NotCleanedUp { .. } => "NotCleanedUp",
             Error::Deleted { .. } => "Deleted",
+            | Error::Untrusted { .. }
             Error::Read { .. } => "Unreadable",
             Error::BrokenStream { .. } => "BrokenStream",
             Error::Refused { reason, .. } if !reason.is_empty() => reason,
@@ -281,6 +288,7 @@ impl Error {
     /// What to do about it, if known.
     pub fn advice(&self) -> Option<Advice> {
         match self {
+            Error::Untrusted { .. } => "Untrusted",
             Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?").into()),
             Error::NotFound { namespace, .. } => Some(
                 Advice::from("list the jobs")
@@ -308,6 +316,12 @@ impl Error {
     /// The faults in this error, if it is about fields.
     pub fn faults(&self) -> &[Fault] {
         match self {
+            Error::Untrusted { .. } => Some(
+                "the certificate authority in the kubeconfig (certificate-authority-data or certificate-authority of its \
+                 cluster) must be the one that signed the server's certificate, and the certificate must have the host in \
+                 server, or tls-server-name: get a current kubeconfig of this cluster"
+                    .into(),
+            ),
             Error::Invalid { faults } | Error::Refused { faults, .. } => faults,
             _ => &[],
         }

@@ -175,7 +175,7 @@ pub fn refusal(finding: &Finding) -> Error {
 /// Whether the caller may perform the action; `None` if the server does not say.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if the server cannot be reached.
+/// [`Error::Unreachable`] or [`Error::Untrusted`] if the server cannot be reached.
 async fn allowed(
     client: &Client,
     group: &str,
@@ -203,7 +203,7 @@ async fn allowed(
     match api.create(&PostParams::default(), &review).await {
         Ok(review) => Ok(review.status.map(|status| status.allowed)),
         Err(error) => match Error::from_kube(error, Attempt { verb, what: resource, name: "", namespace }) {
-            error @ Error::Unreachable { .. } => Err(error),
+            error @ (Error::Unreachable { .. } | Error::Untrusted { .. }) => Err(error),
             _ => Ok(None),
         },
     }

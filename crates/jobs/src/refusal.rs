@@ -13,6 +13,9 @@ pub const ADMISSION_UNAVAILABLE: &str = "AdmissionUnavailable";
 /// How the API server says so.
 const WEBHOOK_FAILED: &str = "failed calling webhook";
 
+/// How rustls refuses a server's certificate.
+const BAD_CERTIFICATE: &str = "invalid peer certificate: ";
+
 /// What was attempted when the server refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
@@ -39,7 +42,11 @@ impl Error {
         match error {
             kube::Error::Api(status) => from_status(&status, attempt),
             kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
-                Error::Unreachable { detail: innermost(&error) }
+                let detail = innermost(&error);
+                match detail.strip_prefix(BAD_CERTIFICATE) {
+                    Some(why) => Error::Untrusted { detail: why.to_owned() },
+                    None => Error::Unreachable { detail },
+                }
             }
             other => Error::Client(innermost(&other)),
         }

@@ -234,6 +234,7 @@ fn status_of(error: &Error) -> (StatusCode, &'static str) {
         (
             Class::Error,
             "Unreachable"
+            | "Untrusted"
             | "BrokenStream"
             | "ServiceUnavailable"
             | "ServerTimeout"

@@ -200,3 +200,17 @@ fn a_token_file_may_end_with_a_line_break() {
     assert!(said.err.contains(&file) && said.err.contains("no token has"), "{}", said.err);
     assert!(!said.err.contains(&token), "{}", said.err);
 }
+
+#[test]
+fn another_clusters_authority_is_named() {
+    let (home, _) = up();
+    let other = Home::new();
+    other.run("local up").ends(0);
+    let field = |home: &Home| {
+        let own = std::fs::read_to_string(home.state().join("kubeconfig")).unwrap();
+        own.lines().find(|line| line.contains("certificate-authority-data")).unwrap().trim().to_owned()
+    };
+    let own = std::fs::read_to_string(home.state().join("kubeconfig")).unwrap();
+    let mixed = home.file("mixed", &own.replace(&field(&home), &field(&other)));
+    list(&home, &mixed, &[]).ends(1).says("certificate authority").says("certificate-authority-data");
+}
