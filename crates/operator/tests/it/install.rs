@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
@@ -65,6 +66,54 @@ async fn the_install_guide_is_right() {
     let leases: Api<Lease> = Api::namespaced(site.cluster.client(), "mpi-operator");
     let lease = leases.get("mpi-operator").await.unwrap();
     assert!(lease.spec.unwrap().holder_identity.is_some());
+}
+
+#[tokio::test]
+async fn what_is_installed_can_be_applied_again() {
+    let site = Site::with_controllers().await;
+    let apply = "kubectl apply --server-side -k deploy/overlays/kubernetes";
+    type_in(&site, apply).await;
+    let roles: Api<ClusterRole> = Api::all(site.cluster.client());
+    let has_rules =
+        |role: Option<&ClusterRole>| role.is_some_and(|role| role.rules.iter().flatten().count() > 0);
+    let aggregated = await_condition(roles.clone(), "kubeflow-mpijobs-admin", has_rules);
+    tokio::time::timeout(PATIENCE, aggregated).await.unwrap().unwrap();
+    type_in(&site, apply).await;
+    assert!(has_rules(roles.get_opt("kubeflow-mpijobs-admin").await.unwrap().as_ref()));
+}
+
+#[test]
+fn no_aggregated_role_has_rules_of_its_own() {
+    let mut aggregated = 0;
+    for object in every_document(Path::new(DEPLOY)) {
+        if object["kind"] == "ClusterRole" && object.get("aggregationRule").is_some() {
+            aggregated += 1;
+            assert!(
+                object.get("rules").is_none(),
+                "the cluster writes its rules: {}",
+                object["metadata"]["name"]
+            );
+        }
+    }
+    assert!(aggregated > 0);
+}
+
+/// The objects in all YAML files of a folder and of those in it, but for the hidden ones, which other tests make.
+fn every_document(folder: &Path) -> Vec<Value> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
+            continue;
+        }
+        if path.is_dir() {
+            found.extend(every_document(&path));
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.extend(text.split("\n---\n").map(|one| serde_saphyr::from_str::<Value>(one).unwrap()));
+        }
+    }
+    found
 }
 
 /// Runs a command of a guide in the repository's root, as the cluster's administrator.

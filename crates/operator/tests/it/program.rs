@@ -36,8 +36,17 @@ impl Site {
 
     /// Without the CRD and the namespace.
     pub async fn bare() -> Self {
+        Self::of(false).await
+    }
+
+    /// As [`Site::bare`], with the cluster's controllers.
+    pub async fn with_controllers() -> Self {
+        Self::of(true).await
+    }
+
+    async fn of(controllers: bool) -> Self {
         let state = tempfile::tempdir().unwrap();
-        let options = Options { controllers: false, ..Options::new(state.path().join("cluster")) };
+        let options = Options { controllers, ..Options::new(state.path().join("cluster")) };
         let cluster = Cluster::start(options).await.unwrap();
         let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).unwrap();
         std::fs::write(state.path().join("kubeconfig"), kubeconfig).unwrap();
