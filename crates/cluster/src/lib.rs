@@ -73,6 +73,9 @@ pub struct Options {
     pub gpus: u32,
     /// How long a node may send no heartbeat before it counts as lost; at least a second.
     pub node_grace: Duration,
+    /// How long the pods' name server repeats that a name does not exist, as CoreDNS does for 30 s with kubeadm's settings.
+    /// Zero, the default, always answers by the current state, and pods find each other by their hosts files, too.
+    pub dns_negative_ttl: Duration,
     /// The isolation of pods.
     pub mode: ModeChoice,
     /// The start of the command line that runs this program into [`node::sandbox_main`]. If empty, the
@@ -104,6 +107,7 @@ impl Options {
             nodes: 1,
             gpus: 0,
             node_grace: controllers::Options::default().node_grace,
+            dns_negative_ttl: Duration::ZERO,
             mode: ModeChoice::Auto,
             sandbox_program: Vec::new(),
             controllers: true,
@@ -394,6 +398,7 @@ async fn start_node(
         gpus: options.gpus,
         // Four heartbeats per grace period, like a kubelet.
         heartbeat: node::HEARTBEAT.min(options.node_grace / 4),
+        dns_negative_ttl: options.dns_negative_ttl,
         mode: options.mode,
         sandbox_program: options.sandbox_program.clone(),
         health: health.clone(),

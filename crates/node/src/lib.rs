@@ -55,7 +55,7 @@ pub use kubelet::{
 
 use self::environment::Variables;
 use self::events::Events;
-use self::hosts::Hosts;
+use self::hosts::{Hosts, Listed};
 use self::logs::{RunLog, Wanted};
 use self::sandbox::client::{Sandbox, SandboxError};
 use self::sandbox::protocol::{Begin, User};
@@ -95,6 +95,9 @@ pub struct NodeOptions {
     pub gpus: u32,
     /// Time between two heartbeats.
     pub heartbeat: std::time::Duration,
+    /// How long the pods' name server repeats that a name does not exist. If zero, it always answers by the current state,
+    /// and pods find each other by their hosts files, too.
+    pub dns_negative_ttl: std::time::Duration,
     /// How pods are isolated.
     pub mode: ModeChoice,
     /// The command (argv) that runs this program into [`sandbox_main`].
@@ -208,6 +211,7 @@ pub struct LocalNode {
     /// The nodes as which the machine poses now.
     shape: Mutex<Arc<register::Shape>>,
     heartbeat: std::time::Duration,
+    dns_negative_ttl: std::time::Duration,
     /// Nodes without power.
     dark: Mutex<power::Dark>,
     devices: Mutex<gpus::Devices>,
@@ -301,6 +305,10 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     let sockets = opened(isolates, services::listen(&sandbox), "pods have no name server").await;
     let api =
         opened(isolates, services::listen_for_pods(&sandbox, OWN_PORT), "pods cannot reach the API").await;
+    let listed = match &sockets {
+        Some(_) if !options.dns_negative_ttl.is_zero() => Listed::Own,
+        _ => Listed::Namespace,
+    };
     let tasks = TaskTracker::new();
     let (events, writer) = Events::new(client.clone());
     let node = Arc::new_cyclic(|own| LocalNode {
@@ -309,6 +317,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         mode,
         shape: Mutex::new(Arc::new(register::Shape::new(options.nodes, options.gpus))),
         heartbeat: options.heartbeat,
+        dns_negative_ttl: options.dns_negative_ttl,
         dark: Mutex::default(),
         devices: Mutex::default(),
         pulse: tokio::sync::Notify::new(),
@@ -316,7 +325,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         presets: options.presets,
         secret,
         claims,
-        hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
+        hosts: Mutex::new(Hosts::new(runtime.join("hosts"), listed)),
         serves_names: sockets.is_some(),
         serves_api: api.is_some(),
         log_folder,

@@ -211,6 +211,9 @@ pub struct ClusterOptions {
     /// Time without heartbeats after which a node counts as lost: 10s, 1m
     #[arg(long, value_parser = read_grace, value_name = "TIME", default_value = "40s")]
     pub node_grace: Duration,
+    /// How long the pods' name server repeats that a name does not exist: 30s as on a cluster of kubeadm, 0s is off
+    #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "0s")]
+    pub dns_negative_ttl: Duration,
     /// How pods are isolated: auto, rootless, root, plain (auto at the first start)
     #[arg(long, value_enum, hide_possible_values = true)]
     pub mode: Option<Mode>,

@@ -323,6 +323,7 @@ fn options(
     options.gpus = gpus;
     options.durable = true;
     options.node_grace = up.node_grace;
+    options.dns_negative_ttl = up.dns_negative_ttl;
     options.mode = match mode {
         Mode::Auto => ModeChoice::Auto,
         Mode::Rootless => ModeChoice::Rootless,

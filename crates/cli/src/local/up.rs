@@ -163,6 +163,7 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
         format!("--mode={}", mode.word()),
         format!("--port={}", up.port),
         format!("--node-grace={}ms", up.node_grace.as_millis()),
+        format!("--dns-negative-ttl={}ms", up.dns_negative_ttl.as_millis()),
         format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
     ];
     if up.no_operator {

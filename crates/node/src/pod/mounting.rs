@@ -68,7 +68,8 @@ pub fn mounts(
     if !run.node.mode.kind.isolates() {
         return Ok(Vec::new());
     }
-    let namespace = run.pod().metadata.namespace.clone().unwrap_or_default();
+    let metadata = run.pod().metadata.clone();
+    let (namespace, uid) = (metadata.namespace.unwrap_or_default(), metadata.uid.unwrap_or_default());
     let bind = |source: PathBuf, target: &str, read_only| MountSpec {
         source,
         target: target.into(),
@@ -81,7 +82,7 @@ pub fn mounts(
         container.security_context.as_ref().and_then(|own| own.read_only_root_filesystem) == Some(true);
     let mut mounts = vec![
         bind(temporary_folder(run, container), "/tmp", sealed),
-        bind(lock(&run.node.hosts).file(&namespace), "/etc/hosts", true),
+        bind(lock(&run.node.hosts).file(&namespace, &uid), "/etc/hosts", true),
         bind(run.folder.join("hostname"), "/etc/hostname", true),
         bind(run.folder.join("resolv.conf"), "/etc/resolv.conf", true),
         bind(last_words, termination, false),

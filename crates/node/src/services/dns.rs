@@ -1,11 +1,11 @@
 //! The pods' name server, over UDP and TCP, in the network that forwards all pods' packets.
 //!
-//! [`names`] resolves names; this module handles packets. Names outside the cluster domain do not exist, because pods
+//! [`names`] resolves names, [`Negatives`] remembers those that did not exist; this module handles packets. Names outside the cluster domain do not exist, because pods
 //! reach nothing outside. Malformed queries and connections beyond [`MAX_CLIENTS`] are dropped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use simple_dns::rdata::{A, CNAME, PTR, RData, SRV};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
 use super::names::{self, Directory, Record, Wanted};
+use super::negatives::Negatives;
 
 /// The address of every pod's outer interface (`sandbox::network`).
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
@@ -41,14 +42,14 @@ pub struct Sockets {
 }
 
 /// Answers queries until dropped.
-pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
+pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>, negatives: Arc<Negatives>) {
     let Sockets { datagrams, connections } = sockets;
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     let packets = async {
         let mut question = vec![0; MAX_QUESTION_BYTES];
         loop {
             let Ok((length, from)) = datagrams.recv_from(&mut question).await else { continue };
-            if let Some(answer) = answer(&*directory, &question[..length], MAX_DATAGRAM_BYTES) {
+            if let Some(answer) = answer(&*directory, &negatives, &question[..length], MAX_DATAGRAM_BYTES) {
                 // A client that misses the answer retries.
                 let _ = datagrams.send_to(&answer, from).await;
             }
@@ -60,10 +61,10 @@ pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
             let Ok((stream, _)) = connections.accept().await else { continue };
             while open.try_join_next().is_some() {}
             if let Ok(permit) = clients.clone().try_acquire_owned() {
-                let directory = directory.clone();
+                let (directory, negatives) = (directory.clone(), negatives.clone());
                 open.spawn(async move {
                     let _permit = permit;
-                    let _ = converse(stream, &*directory).await;
+                    let _ = converse(stream, &*directory, &negatives).await;
                 });
             }
         }
@@ -72,7 +73,11 @@ pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
 }
 
 /// Answers length-prefixed queries until the client closes the connection.
-async fn converse(mut stream: TcpStream, directory: &dyn Directory) -> std::io::Result<()> {
+async fn converse(
+    mut stream: TcpStream,
+    directory: &dyn Directory,
+    negatives: &Negatives,
+) -> std::io::Result<()> {
     loop {
         let read = async {
             let length = usize::from(stream.read_u16().await?);
@@ -81,14 +86,14 @@ async fn converse(mut stream: TcpStream, directory: &dyn Directory) -> std::io::
             Ok::<_, std::io::Error>(question)
         };
         let question = tokio::time::timeout(SILENCE, read).await??;
-        let Some(answer) = answer(directory, &question, MAX_ANSWER_BYTES) else { return Ok(()) };
+        let Some(answer) = answer(directory, negatives, &question, MAX_ANSWER_BYTES) else { return Ok(()) };
         stream.write_u16(u16::try_from(answer.len()).unwrap_or(u16::MAX)).await?;
         stream.write_all(&answer).await?;
     }
 }
 
 /// Returns the answer to a query. An answer longer than `most` bytes is truncated and marked so.
-fn answer(directory: &dyn Directory, question: &[u8], most: usize) -> Option<Vec<u8>> {
+fn answer(directory: &dyn Directory, negatives: &Negatives, question: &[u8], most: usize) -> Option<Vec<u8>> {
     let packet = Packet::parse(question).ok().filter(|packet| !packet.has_flags(PacketFlag::RESPONSE))?;
     let asked = packet.questions.first()?;
     let name = asked.qname.to_string().trim_end_matches('.').to_ascii_lowercase();
@@ -98,7 +103,7 @@ fn answer(directory: &dyn Directory, question: &[u8], most: usize) -> Option<Vec
         QTYPE::TYPE(TYPE::PTR) => Wanted::Name,
         _ => Wanted::Other,
     };
-    let found = names::lookup(directory, &name, wanted);
+    let found = negatives.or_else(&name, wanted, Instant::now(), || names::lookup(directory, &name, wanted));
     let mut reply = Packet::new_reply(packet.id());
     reply.set_flags(PacketFlag::AUTHORITATIVE_ANSWER | PacketFlag::RECURSION_AVAILABLE);
     if packet.has_flags(PacketFlag::RECURSION_DESIRED) {
@@ -171,29 +176,34 @@ mod tests {
         packet.build_bytes_vec().unwrap()
     }
 
+    fn none() -> Negatives {
+        Negatives::new(Duration::ZERO)
+    }
+
     #[test]
     fn long_answers_are_truncated() {
-        let bytes = answer(&Many(2), &ask("Many.N.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
+        let bytes = answer(&Many(2), &none(), &ask("Many.N.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
         let reply = Packet::parse(&bytes).unwrap();
         assert_eq!((reply.id(), reply.rcode(), reply.answers.len()), (7, RCODE::NoError, 2));
-        let bytes = answer(&Many(2), &ask("other.n.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
+        let bytes = answer(&Many(2), &none(), &ask("other.n.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
         assert_eq!(Packet::parse(&bytes).unwrap().rcode(), RCODE::NameError);
-        let bytes = answer(&Many(500), &ask("many.n.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
+        let bytes =
+            answer(&Many(500), &none(), &ask("many.n.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
         let reply = Packet::parse(&bytes).unwrap();
         assert!(reply.has_flags(PacketFlag::TRUNCATION) && reply.answers.is_empty());
-        let bytes = answer(&Many(500), &ask("many.n.svc.cluster.local"), MAX_ANSWER_BYTES).unwrap();
+        let bytes = answer(&Many(500), &none(), &ask("many.n.svc.cluster.local"), MAX_ANSWER_BYTES).unwrap();
         assert_eq!(Packet::parse(&bytes).unwrap().answers.len(), 500);
     }
 
     proptest! {
         #[test]
         fn no_packet_causes_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), place in 0usize..40, value in any::<u8>()) {
-            let _ = answer(&Many(1), &bytes, MAX_DATAGRAM_BYTES);
+            let _ = answer(&Many(1), &none(), &bytes, MAX_DATAGRAM_BYTES);
             let mut question = ask("many.n.svc.cluster.local");
             if let Some(byte) = question.get_mut(place) {
                 *byte = value;
             }
-            let _ = answer(&Many(1), &question, MAX_DATAGRAM_BYTES);
+            let _ = answer(&Many(1), &none(), &question, MAX_DATAGRAM_BYTES);
         }
     }
 }

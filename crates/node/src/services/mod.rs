@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub mod dns;
 mod names;
+mod negatives;
 mod routing;
 
 use super::LocalNode;
@@ -27,6 +28,7 @@ use controller_runtime::cache::{Cache, Key, follow};
 use controller_runtime::record::{Note, Recorder};
 use kubelet::{OWN_ADDRESS, OWN_PORT};
 use names::Directory;
+use negatives::Negatives;
 
 /// The Services and slices in which names are looked up.
 #[derive(Clone, Default)]
@@ -107,7 +109,8 @@ pub async fn keep(node: Arc<LocalNode>, sockets: Option<Arc<dns::Sockets>>, stop
     let recorder = Recorder::start(node.client.clone(), "service-routing", stop.clone());
     let names = async {
         if let Some(sockets) = sockets {
-            dns::serve(&sockets, Arc::new(known.clone())).await;
+            let negatives = Arc::new(Negatives::new(node.dns_negative_ttl));
+            dns::serve(&sockets, Arc::new(known.clone()), negatives).await;
         }
     };
     tokio::join!(

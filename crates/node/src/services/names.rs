@@ -16,7 +16,7 @@ pub const DOMAIN: &str = "cluster.local";
 pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// The type of a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// `A`.
     Address,

@@ -177,3 +177,36 @@ fn refused_ssh_is_reported_with_the_worker_and_the_reason() {
     fails(&home, "refused", "ConnectionRefused", Some(1), "refused-worker-1");
     fails(&home, "wrong-key", "AuthenticationFailed", Some(1), "wrong-key-worker-1");
 }
+
+#[test]
+fn a_launcher_that_waits_for_its_workers_loses_no_time_to_a_cache_of_names() {
+    let home = Home::with_cluster_and("network::negative-cache", &["--dns-negative-ttl", "10m"]);
+    if home.mode() == "plain" {
+        return;
+    }
+    let gate = home.gate("gate");
+    let mut early = Job::shell("early", "echo ran");
+    early.worker_pod = format!(
+        "initContainers:
+          - name: gate
+            image: {EXAMPLES_IMAGE}
+            command: [sh, -c, 'while [ ! -e {gate} ]; do sleep 0.1; done']"
+    );
+    create(&home, &[early]);
+    within(PATIENCE, "the Launcher has asked for a name that does not exist yet", || {
+        let launcher = "training.kubeflow.org/job-name=early,training.kubeflow.org/job-role=launcher";
+        home.kubectl(&["logs", "-l", launcher]).stdout.contains("ould not resolve").then_some(())
+    });
+    std::fs::write(&gate, "").expect("the file can be written");
+    within(PATIENCE, "all pods of the first job run", || {
+        let status = status(&home, "early");
+        (status["phase"] == "Running" && status["replicaStatuses"]["Worker"]["active"] == 2).then_some(())
+    });
+    let patient = Job::shell("patient", "echo ran").manifest();
+    let policy = "spec:\n  launcherCreationPolicy: WaitForWorkersReady\n  runPolicy";
+    let file = home.write("patient.yaml", &patient.replacen("spec:\n  runPolicy", policy, 1));
+    home.odh(&["training", "create", "-f", &file, "--wait", "--timeout", "4m"]).ended(0);
+    assert_eq!(status(&home, "early")["phase"], "Running", "its names are still unknown");
+    let hosts = home.kubectl(&["exec", "early-worker-0", "--", "cat", "/etc/hosts"]).ended(0).stdout;
+    assert!(hosts.contains("early-worker-0") && !hosts.contains("early-worker-1"), "{hosts}");
+}
