@@ -123,7 +123,24 @@ fn found(
     evidence.extend(finding.also.iter().map(|at| quote(&lines[*at])));
     evidence.extend(clue.map(quote));
     evidence.extend(same.iter().map(|other| quote(&lines[other.at])));
+    if rule.cause == Cause::ImagePull {
+        keep_first_of_each_reason(&mut evidence);
+    }
     diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rule.advice)
+}
+
+/// Removes what repeats the reason why an image cannot be pulled: it is in the container's status and in several events, of
+/// each pod.
+fn keep_first_of_each_reason(evidence: &mut Vec<Evidence>) {
+    let mut known: Vec<(String, String)> = Vec::new();
+    evidence.retain(|Evidence { text, .. }| {
+        let named = text.split_once("image \"").and_then(|(_, rest)| rest.split_once('"'));
+        let Some((image, reason)) = named else { return true };
+        let reason = reason.trim_start_matches(": ");
+        let is_known = known.iter().any(|(other, text)| other == image && text.contains(reason));
+        known.push((image.to_owned(), text.clone()));
+        !is_known
+    });
 }
 
 /// Whether a line names the exception of the last traceback, with which the program ended if the launcher reports so.

@@ -155,7 +155,7 @@ pub(crate) fn of_any_peer(rule: &Rule) -> bool {
 /// Whether ssh prints the line, about a host: the one that mpirun starts a daemon on, or one that a program connects to.
 pub(crate) fn of_ssh(rule: &Rule) -> bool {
     rule.id.starts_with("ssh-")
-        || ["connect-refused", "connect-timeout", "connect-no-route"].contains(&rule.id)
+        || ["host-unresolvable", "connect-refused", "connect-timeout", "connect-no-route"].contains(&rule.id)
 }
 
 /// Whether the rule reads a launch agent's report on a connection, which the agent may later withdraw.

@@ -197,7 +197,7 @@ pub(super) const RULES: &[Rule] = &[
         ROOT,
         "executable file not found in $PATH",
         r#"(?:^pod (?P<host>\S+): )?.*exec: "(?P<path>[^"]+)": executable file not found in \$PATH"#,
-        "pod train-worker-1: container mpi terminated: StartError, exit code 128: failed to create containerd task: exec: \"/usr/sbin/sshd\": executable file not found in $PATH: unknown",
+        "pod train-worker-1: container mpi terminated: StartError, exit code 128: failed to create containerd task: exec: \"/opt/train\": executable file not found in $PATH: unknown",
     )
     .by(Speaker::Cluster)
     .says("The image of {host|the pod} has no {path|program of the given name}"),
@@ -207,7 +207,7 @@ pub(super) const RULES: &[Rule] = &[
         ROOT - 1,
         ": no such file or directory",
         r#"(?:^pod (?P<host>\S+): )?.*exec: "(?P<path>[^"]+)": stat \S+: no such file or directory"#,
-        "pod train-worker-1: container mpi waiting: RunContainerError: exec: \"/usr/sbin/sshd\": stat /usr/sbin/sshd: no such file or directory",
+        "pod train-worker-1: container mpi waiting: RunContainerError: exec: \"/opt/train\": stat /opt/train: no such file or directory",
     )
     .by(Speaker::Cluster)
     .says("The image of {host|the pod} has no {path|program of the given name}"),
@@ -229,10 +229,21 @@ pub(super) const RULES: &[Rule] = &[
         ROOT,
         "executable file `",
         r"(?:^pod (?P<host>\S+): )?.*executable file `(?P<path>[^`]+)` not found",
-        "pod train-worker-1: container mpi waiting: CreateContainerError: container create failed: executable file `/usr/sbin/sshd` not found: No such file or directory",
+        "pod train-worker-1: container mpi waiting: CreateContainerError: container create failed: executable file `/opt/train` not found: No such file or directory",
     )
     .by(Speaker::Cluster)
     .says("The image of {host|the pod} has no {path|program of the given name}"),
+    rule(
+        "start-no-sshd",
+        Cause::ExecutableNotFound,
+        ROOT + 1,
+        "sshd",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:exec: "(?P<path>(?:[^"]*/)?sshd)": (?:executable file not found in \$PATH|stat \S+: no such file or directory)|executable file `(?:[^`]*/)?sshd` not found)"#,
+        "pod train-worker-1: container mpi terminated: StartError, exit code 128: exec: \"/usr/sbin/sshd\": stat /usr/sbin/sshd: no such file or directory: unknown",
+    )
+    .by(Speaker::Cluster)
+    .says("The image of {host|the pod} has no SSH server ({path|sshd}), which the job starts in its Workers")
+    .advice("Use the launch agent, which needs no SSH server in the image (annotation training.opendatahub.io/launch: agent), or an image with one."),
     rule(
         "start-no-permission",
         Cause::ExecutableNotPermitted,

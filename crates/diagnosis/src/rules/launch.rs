@@ -20,10 +20,19 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "ssh-unresolvable",
         Cause::HostUnresolvable,
+        ROOT + 1,
+        "ssh: Could not resolve host",
+        r#"^ssh: Could not resolve host(?:name)? "?(?P<host>[^\s":]+)"?:?(?P<reason>.*)"#,
+        "ssh: Could not resolve hostname train-worker-3: Name or service not known",
+    )
+    .advice("If the Workers became ready only after the Launcher had started, start it after them (spec.launcherCreationPolicy: WaitForWorkersReady), or use the launch agent, which waits for them (annotation training.opendatahub.io/launch: agent). Otherwise check that the Worker's pod exists and is running, that the job's headless Service is there, and that the hostfile names the Workers as the job does."),
+    rule(
+        "host-unresolvable",
+        Cause::HostUnresolvable,
         ROOT,
         "Could not resolve host",
         r#"^(?:[\w.-]+: )?Could not resolve host(?:name)? "?(?P<host>[^\s":]+)"?:?(?P<reason>.*)"#,
-        "ssh: Could not resolve hostname train-worker-3: Temporary failure in name resolution",
+        "odh-launch: Could not resolve hostname train-worker-3: Temporary failure in name resolution",
     ),
     rule(
         "agent-unresolvable",

@@ -283,3 +283,58 @@ fn words_of_ssh_about_hosts_of_others_are_the_programs_own() {
         assert_eq!(of(format!("{before}{other}{after}{not_launched}")), cause, "of a hostfile of its own");
     }
 }
+
+#[test]
+fn an_image_without_an_ssh_server_leads_to_the_launch_agent() {
+    for message in [
+        "failed to create task: exec: \"/usr/sbin/sshd\": executable file not found in $PATH: unknown",
+        "failed to create task: exec: \"/usr/sbin/sshd\": stat /usr/sbin/sshd: no such file or directory: unknown",
+        "container create failed: executable file `/usr/sbin/sshd` not found: No such file or directory",
+    ] {
+        let found = told(&with_end("StartError", 128, message), "", Ending::Unknown);
+        assert_eq!(found.cause.word(), "ExecutableNotFound");
+        assert!(found.message.contains("train-worker-1 has no SSH server"), "{}", found.message);
+        assert!(found.suggestion.contains("launch: agent"), "{}", found.suggestion);
+    }
+    let other = "failed to create task: exec: \"/opt/train\": executable file not found in $PATH: unknown";
+    let found = told(&with_end("StartError", 128, other), "", Ending::Unknown);
+    assert!(found.message.contains("has no /opt/train"), "{}", found.message);
+}
+
+#[test]
+fn a_name_that_ssh_cannot_resolve_leads_to_a_launcher_that_waits() {
+    let output = "ssh: Could not resolve hostname train-worker-0.train.team.svc: Name or service not known\n";
+    let found = told(&Facts::default(), output, Ending::Exited(1));
+    assert_eq!(found.cause.word(), "HostUnresolvable");
+    for way in ["launcherCreationPolicy: WaitForWorkersReady", "launch: agent"] {
+        assert!(found.suggestion.contains(way), "{}", found.suggestion);
+    }
+}
+
+#[test]
+fn the_reason_why_an_image_cannot_be_pulled_is_one_line_of_evidence() {
+    let image = "registry.example/train:9";
+    let reason = format!("failed to resolve reference \"{image}\": {image}: not found");
+    let pod = |name: &str, image: &str, reason: &str| PodFacts {
+        events: vec![
+            ("Failed".to_owned(), format!("Failed to pull image \"{image}\": {reason}")),
+            ("BackOff".to_owned(), format!("Back-off pulling image \"{image}\"")),
+        ],
+        containers: vec![ContainerFacts {
+            name: "mpi".to_owned(),
+            waiting: Some((
+                "ImagePullBackOff".to_owned(),
+                format!("Back-off pulling image \"{image}\": ErrImagePull: {reason}"),
+            )),
+            ..ContainerFacts::default()
+        }],
+        ..worker(name)
+    };
+    let pods = vec![pod("train-worker-0", image, &reason), pod("train-worker-1", image, &reason)];
+    let found = told(&Facts { pods: pods.clone(), ..Facts::default() }, "", Ending::Unknown);
+    assert_eq!((found.cause.word(), found.evidence.len()), ("ImagePull", 1), "{:#?}", found.evidence);
+    let other = pod("train-worker-2", "registry.example/other:1", "unauthorized");
+    let pods = pods.into_iter().chain([other]).collect();
+    let found = told(&Facts { pods, ..Facts::default() }, "", Ending::Unknown);
+    assert_eq!(found.evidence.len(), 2, "{:#?}", found.evidence);
+}
