@@ -65,12 +65,17 @@ fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     })
 }
 
+/// The exit codes of a container that was asked to end, and of one that was killed.
+const ENDED_BY_DELETION: [i32; 2] = [143, 137];
+
 /// The run that ended last. If the pod is being deleted, the run before comes first, as the deletion itself ended the
-/// last.
+/// last. What a restarted container ended with before may be gone by then: its end by the deletion does not take its place.
 fn failed_run_of(status: &ContainerStatus, going: bool) -> Option<FailedRun> {
     let ended_badly = |state: &ContainerState| state.terminated.clone().filter(|ended| ended.exit_code != 0);
     let now = status.state.as_ref().and_then(ended_badly).map(|ended| (ended, false));
     let before = status.last_state.as_deref().and_then(ended_badly).map(|ended| (ended, true));
+    let of_deletion = going && status.restart_count > 0;
+    let now = now.filter(|(ended, _)| !(of_deletion && ENDED_BY_DELETION.contains(&ended.exit_code)));
     let (ended, previous) = if going { before.or(now) } else { now.or(before) }?;
     Some(FailedRun { container: status.name.clone(), restarts: status.restart_count, previous, ended })
 }
@@ -382,5 +387,18 @@ mod tests {
         assert_eq!(seen(&pod), (1, false, 1));
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(seen(&pod), (3, true, 1));
+    }
+
+    #[test]
+    fn an_end_by_a_deletion_is_no_failure_of_a_container_that_was_restarted() {
+        let run = |code: i32, restarts: i32| {
+            let pod = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "containers": [{ "name": "main" }] },
+                "status": { "containerStatuses": [{ "name": "main", "image": "", "imageID": "", "ready": false,
+                    "restartCount": restarts, "state": { "terminated": { "exitCode": code } } }] } });
+            failed_run(&serde_json::from_value(pod).unwrap()).map(|run| run.ended.exit_code)
+        };
+        assert_eq!((run(143, 1), run(137, 2)), (None, None));
+        assert_eq!((run(1, 1), run(143, 0)), (Some(1), Some(143)));
     }
 }

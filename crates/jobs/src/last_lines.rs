@@ -3,6 +3,7 @@
 //!
 //! What cannot be read is no error here: the explanation that these lines belong to counts without them.
 
+use api::Phase;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DynamicObject, LogParams};
 use kube::{Client, ResourceExt};
@@ -22,13 +23,19 @@ const RECORDED_LOG: &str = "launcher.log";
 /// Returns the last lines of a job that failed or hangs, at most `most`, the oldest first.
 pub async fn last_lines(client: &Client, job: &DynamicObject, pods: &[Pod], most: usize) -> Vec<String> {
     let namespace = job.namespace().unwrap_or_default();
+    let record = || recorded(client, job, plan::attempt_of(&job.metadata));
     let log = match speaker(job, pods) {
+        // A container that was restarted has the log of another run than the one that failed; the record has that one.
+        Some(pod) if has_failed(job) && was_restarted(pod) => match record().await {
+            Some(log) => Some(log),
+            None => read(client, &namespace, pod, has_failed_before(pod)).await,
+        },
         Some(pod) => tail(client, &namespace, pod).await,
         None => None,
     };
     let log = match log.filter(|log| !log.trim().is_empty()) {
         Some(log) => Some(log),
-        None => recorded(client, job, plan::attempt_of(&job.metadata)).await,
+        None => record().await,
     };
     diagnosis::last_words(log.as_deref().unwrap_or_default(), None, most)
 }
@@ -42,10 +49,29 @@ fn speaker<'p>(job: &DynamicObject, pods: &'p [Pod]) -> Option<&'p Pod> {
     named.or(newest).or_else(|| pods.iter().find(|pod| semantics::phase(pod) == "Failed"))
 }
 
+fn has_failed(job: &DynamicObject) -> bool {
+    view::row(job).phase == Phase::Failed
+}
+
+fn was_restarted(pod: &Pod) -> bool {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.into_iter().any(|status| status.restart_count > 0)
+}
+
+/// Whether the run that failed is the one before the last restart.
+fn has_failed_before(pod: &Pod) -> bool {
+    diagnosis::failed_run(&plan::kept::Pod::from(pod.clone())).is_some_and(|run| run.previous)
+}
+
 /// The end of the log of the container of a pod that has something to say; `None` if it has none or it may not be read.
 pub(crate) async fn tail(client: &Client, namespace: &str, pod: &Pod) -> Option<String> {
+    read(client, namespace, pod, false).await
+}
+
+async fn read(client: &Client, namespace: &str, pod: &Pod, previous: bool) -> Option<String> {
     let wanted = LogParams {
         container: Some(speaking_container(pod)?),
+        previous,
         tail_lines: Some(TAIL_LINES),
         limit_bytes: Some(TAIL_BYTES),
         ..LogParams::default()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
-use diagnosis::failed_run;
+use diagnosis::{FailedRun, failed_run};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as WholePod;
 use kube::ResourceExt;
@@ -77,7 +77,7 @@ pub(crate) async fn add_failed_run(
         }
     }
     if let Some(pod) = pod
-        && let wait @ Logs::Wait(_) = read_failed_run(context, pod, seen, known).await
+        && let wait @ Logs::Wait(_) = read_failed_run(context, job, pod, seen, known).await
     {
         return Ok(wait);
     }
@@ -93,6 +93,7 @@ pub(crate) async fn add_failed_run(
 /// Reads the end of the log of a failed Launcher's last run, unless it is known.
 async fn read_failed_run(
     context: &Context,
+    job: &ValidJob,
     pod: Pod,
     seen: &ObservedState,
     known: &mut KnownAttempt,
@@ -102,19 +103,51 @@ async fn read_failed_run(
         .as_ref()
         .map_or_else(Default::default, |run| (run.container.clone(), run.restarts - i32::from(run.previous)));
     let id = (pod.metadata.uid.clone().unwrap_or_default(), container, number);
-    if let Some(known) = known.launcher_failed.as_mut().filter(|known| known.id == id) {
+    // A pod that is being deleted may no longer show which of its runs failed.
+    let is_known =
+        |known: &&mut Box<FailedLauncher>| known.id == id || failed.is_none() && known.id.0 == id.0;
+    if let Some(known) = known.launcher_failed.as_mut().filter(is_known) {
         known.run.pod = pod;
         return Logs::Read;
     }
     let run = match failed {
         Some(failed) if seen.lost_node(&pod).is_none() => {
             let Ok(_turn) = context.logs.try_acquire() else { return Logs::Wait(TURN_WAIT) };
-            read(context, LogSource { pod, container: failed.container }, failed.previous).await
+            read_run(context, pod, &failed, job.launcher.restart_policy != "Never").await
         }
         _ => LauncherRun { pod, ..LauncherRun::default() },
     };
     known.launcher_failed = Some(Box::new(FailedLauncher { id, run, agents: AgentLogs::default() }));
     Logs::Read
+}
+
+/// Reads the end of the log of a container's run.
+///
+/// A container that is restarted in place may already run again, unlike in the pod's status, and its log is then the next
+/// run's. So the log of the previous run is asked for after it: if there is one, it is this run's.
+pub(crate) async fn read_run(
+    context: &Shared,
+    pod: Pod,
+    run: &FailedRun,
+    is_restarted_in_place: bool,
+) -> LauncherRun {
+    let source = LogSource { pod, container: run.container.clone() };
+    if run.previous || !is_restarted_in_place {
+        return read(context, source, run.previous).await;
+    }
+    let latest = read(context, source.clone(), false).await;
+    let previous = in_time(tail(context, &source, true, &TAILS)).await;
+    match previous.filter(|log| is_of(run, log)) {
+        Some(log) => with_log(source.pod, &log),
+        None => latest,
+    }
+}
+
+/// Whether the log of a container's previous run is that of this run, and not of the one before it.
+fn is_of(run: &FailedRun, log: &str) -> bool {
+    let began = run.ended.started_at.as_ref().map(|time| time.0);
+    let printed = log.lines().next().and_then(|line| line.split_once(' ')?.0.parse::<Timestamp>().ok());
+    run.restarts == 0 || matches!((began, printed), (Some(began), Some(printed)) if printed >= began)
 }
 
 /// Asks the launch agent of the Worker on which a rank was killed what it knows of that, if it may know something.
@@ -309,14 +342,16 @@ pub(crate) async fn read(context: &Shared, source: LogSource, previous: bool) ->
     let log = tokio::time::timeout(PATIENCE, tail(context, &source, previous, &TAILS)).await;
     let LogSource { pod, .. } = source;
     match log {
-        Ok(Ok(log)) => {
-            let (log, first_output) = without_times(&log);
-            return LauncherRun { pod, log: Some(log), first_output, agent: None };
-        }
+        Ok(Ok(log)) => return with_log(pod, &log),
         Ok(Err(error)) => tracing::info!(pod = pod.name_any(), %error, "cannot read the Launcher's log"),
         Err(_) => tracing::info!(pod = pod.name_any(), "timed out reading the Launcher's log"),
     }
     LauncherRun { pod, ..LauncherRun::default() }
+}
+
+fn with_log(pod: Pod, log: &str) -> LauncherRun {
+    let (log, first_output) = without_times(log);
+    LauncherRun { pod, log: Some(log), first_output, agent: None }
 }
 
 /// A log without the times that stand before its lines, and the first of them where the log is there from its
@@ -339,6 +374,19 @@ fn without_times(log: &str) -> (String, Option<Timestamp>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_previous_log_is_told_from_that_of_an_earlier_run() {
+        let run = |restarts: i32| {
+            let ended = serde_json::json!({ "exitCode": 1, "startedAt": "2026-01-01T00:00:10Z" });
+            let ended = serde_json::from_value(ended).unwrap();
+            FailedRun { container: "main".to_owned(), restarts, previous: false, ended }
+        };
+        let (earlier, own) = ("2026-01-01T00:00:05.1Z a\n", "2026-01-01T00:00:10.1Z a\n");
+        assert!(is_of(&run(0), own) && is_of(&run(0), ""), "there is no earlier run");
+        assert!(is_of(&run(1), own));
+        assert!(!is_of(&run(1), earlier) && !is_of(&run(1), ""));
+    }
 
     #[test]
     fn a_log_loses_its_times_and_tells_the_first() {

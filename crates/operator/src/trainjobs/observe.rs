@@ -10,14 +10,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
+use plan::LauncherRun;
 use plan::trainjob::{
     Runtime, SeenTrainJob, ValidTrainJob, authority_name, hostfile_name, snapshot_name, snapshot_text,
 };
-use plan::{LauncherRun, LogSource};
 
 use super::Context;
 use crate::error::Error;
-use crate::launcher_log::read;
+use crate::launcher_log::read_run;
 use crate::observe::lost_nodes_of;
 use crate::owned::is_controlled_by;
 
@@ -147,14 +147,15 @@ async fn failed_launcher(context: &Context, job: &ValidTrainJob, seen: &SeenTrai
         .map_or_else(Default::default, |run| (run.container.clone(), run.restarts - i32::from(run.previous)));
     let id = (pod.uid().unwrap_or_default(), container, number);
     let known = context.memories.of(&job.uid, |memory| memory.run.clone());
-    if let Some((_, run)) = known.filter(|(known, _)| *known == id) {
+    // A pod that is being deleted may no longer show which of its runs failed.
+    if let Some((_, run)) = known.filter(|(known, _)| *known == id || failed.is_none() && known.0 == id.0) {
         return Some(LauncherRun { pod, ..run });
     }
     let run = match failed.filter(|_| seen.lost_node(&pod).is_none()) {
         Some(failed) => {
             // Closed only by dropping the context, which this holds.
             let _turn = context.logs.acquire().await;
-            read(context, LogSource { pod, container: failed.container }, failed.previous).await
+            read_run(context, pod, &failed, true).await
         }
         None => LauncherRun { pod, ..LauncherRun::default() },
     };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stories::{Home, Job, places, within};
+use stories::{Home, Job, places, quoted, within};
 
 /// How long it may take to report a failure, on a machine that is busy with other stories.
 pub const PATIENCE: Duration = Duration::from_secs(240);
@@ -326,4 +326,29 @@ fn loses_its_node(home: &Home, name: &str) {
 pub fn condition(status: &Value, type_: &str) -> Value {
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     conditions.into_iter().find(|condition| condition["type"] == type_).unwrap_or_default()
+}
+
+#[test]
+fn a_launcher_that_is_restarted_in_place_shows_the_run_that_failed() {
+    let home = Home::with_cluster("failures::in-place");
+    let mark = home.gate("mark");
+    let script = format!(
+        "if [ -e {mark} ]; then trap '' TERM; echo the next run; while :; do sleep 0.2; done; fi; touch {mark}; echo the first run; exit 3"
+    );
+    let mut job = Job::shell("in-place", "true");
+    job.restart_policy = "OnFailure";
+    // The next run ignores that it is asked to end, so the pod is still there when the job has failed.
+    job.launcher_pod = "terminationGracePeriodSeconds: 20".to_owned();
+    let program = format!("command: [sh, -c, {}]\n            args: []", quoted(&script));
+    let manifest = job
+        .manifest()
+        .replace("command: [mpirun, --allow-run-as-root]\n            args: [sh, -c, \"true\"]", &program);
+    assert!(manifest.contains("the first run"), "{manifest}");
+    let file = home.write("in-place.yaml", &manifest);
+    let failed = home.odh(&["training", "create", "-f", &file, "--wait"]).ended(100);
+    let explained = home.odh(&["training", "explain", "mpijob", "in-place"]).ended(0);
+    for shown in [failed.stdout + &failed.stderr, explained.stdout] {
+        assert!(shown.contains("exit code 3") && !shown.contains("143"), "{shown}");
+        assert!(shown.contains("the first run") && !shown.contains("the next run"), "{shown}");
+    }
 }
