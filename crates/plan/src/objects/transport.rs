@@ -182,7 +182,13 @@ pub(crate) fn equip_with_agent(
     let Some(container) = pod.containers.get_mut(main) else { return };
     let mounts = [mount(KEY_VOLUME, api::LAUNCH_KEY_DIRECTORY), mount(AGENT, api::LAUNCH_DIRECTORY)];
     container.volume_mounts.get_or_insert_default().extend(mounts);
-    container.env.get_or_insert_default().extend([
+    let variables = container.env.get_or_insert_default();
+    let has = |name: &str| variables.iter().any(|variable| variable.name == name);
+    // mpirun of Open MPI 4 asks for its user's shell, and complains first of all if neither the password file nor this
+    // variable has one. The agent needs neither.
+    let shell = (has("OMPI_MCA_plm_rsh_agent") && !has("SHELL")).then(|| env("SHELL", "/bin/sh"));
+    variables.extend(shell);
+    variables.extend([
         env("ODH_LAUNCH_KEY", format!("{}/{PRIVATE_KEY_FILE}", api::LAUNCH_KEY_DIRECTORY)),
         env("ODH_LAUNCH_PORT", api::LAUNCH_PORT.to_string()),
         env("ODH_LAUNCH_START_TIMEOUT", start_timeout.as_secs().to_string()),
