@@ -73,6 +73,21 @@ impl Error {
             Self::NotServed(_) | Self::Key(_) | Self::Json(_) => Class::Retry,
         }
     }
+
+    /// Logs a failed pass over a job: a warning, unless the job's last pass failed for the same reason. What keeps a job from
+    /// being run, such as a policy of the cluster, is met by each of many passes.
+    pub(crate) fn log(&self, last: &mut Option<String>) {
+        if self.is_news(last) {
+            tracing::warn!(class = ?self.class(), error = %self, "reconciliation failed");
+        } else {
+            tracing::debug!(class = ?self.class(), error = %self, "reconciliation failed again");
+        }
+    }
+
+    fn is_news(&self, last: &mut Option<String>) -> bool {
+        let text = self.to_string();
+        last.replace(text.clone()) != Some(text)
+    }
 }
 
 /// Returns the class of a failed request.
@@ -112,6 +127,19 @@ pub(crate) fn backoff(class: Class, failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_failure_is_a_warning_once() {
+        let mut last = None;
+        let failed =
+            |count: usize| Error::Apply { count, first: "forbidden".to_owned(), class: Class::Refused };
+        assert!(failed(2).is_news(&mut last));
+        assert!(!failed(2).is_news(&mut last));
+        assert!(failed(1).is_news(&mut last), "something has changed");
+        assert!(!failed(1).is_news(&mut last));
+        last = None;
+        assert!(failed(1).is_news(&mut last), "a pass has succeeded in between");
+    }
 
     #[test]
     fn waits_double_up_to_a_bound() {

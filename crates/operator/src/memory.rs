@@ -43,6 +43,8 @@ pub(crate) struct JobMemory {
     pub status: StatusMemory,
     /// The number of failed passes in a row.
     pub failures: u32,
+    /// Why the last of them failed, as it was logged.
+    pub failure: Option<String>,
 }
 
 /// What observing a job has found out, so that the next observation need not ask the API server again. An observation
@@ -217,6 +219,7 @@ impl Memory {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(memory) = jobs.get_mut(uid) {
             memory.failures = 0;
+            memory.failure = None;
         }
     }
 

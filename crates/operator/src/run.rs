@@ -126,11 +126,12 @@ async fn pass(job: Arc<MPIJob>, context: Arc<Context>) -> Result<Action, Error> 
     vitals.health.began(&namespace, &name);
     let _ended = Ended { health: vitals.health.clone(), namespace, name };
     let since = Instant::now();
+    let uid = job.metadata.uid.clone().unwrap_or_default();
     let outcome = async {
-        let outcome = reconcile(job, context).await;
+        let outcome = reconcile(job, context.clone()).await;
         match &outcome {
             Ok(_) => tracing::debug!(milliseconds = since.elapsed().as_millis(), "reconciliation ended"),
-            Err(error) => tracing::warn!(class = ?error.class(), %error, "reconciliation failed"),
+            Err(error) => context.memory.of(&uid, |memory| error.log(&mut memory.failure)),
         }
         outcome
     };

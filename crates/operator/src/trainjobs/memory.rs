@@ -26,6 +26,8 @@ pub(super) struct Remembered {
     pub run: Option<(RunId, LauncherRun)>,
     /// The number of failed passes in a row.
     pub failures: u32,
+    /// Why the last of them failed, as it was logged.
+    pub failure: Option<String>,
 }
 
 impl Remembered {

@@ -33,7 +33,7 @@ pub(super) async fn pass(job: Arc<TrainJob>, context: Arc<Context>) -> Result<Ac
     async {
         let outcome = reconcile(&job, &context).await;
         if let Err(error) = &outcome {
-            tracing::warn!(class = ?error.class(), %error, "reconciliation failed");
+            context.memories.of(&job.uid().unwrap_or_default(), |memory| error.log(&mut memory.failure));
         }
         outcome
     }
@@ -55,7 +55,7 @@ async fn reconcile(job: &TrainJob, context: &Context) -> Result<Action, Error> {
     context.memory.sweep(&context.jobs);
     let outcome = walk(context, job, Timestamp::now()).await;
     if outcome.is_ok() {
-        context.memories.of(&uid, |memory| memory.failures = 0);
+        context.memories.of(&uid, |memory| (memory.failures, memory.failure) = (0, None));
     }
     outcome
 }
