@@ -202,6 +202,18 @@ pub enum Error {
         /// How long the caller waited.
         after: Duration,
     },
+    /// The API server has refused the job's pods for so long that nobody waits for them any more.
+    #[error("{} \"{name}\" cannot start as it is: {message}", .kind.name())]
+    PodsRefused {
+        /// What was waited for.
+        kind: Kind,
+        /// The job.
+        name: String,
+        /// Why its pods are refused.
+        message: String,
+        /// What to do about it, if the status says.
+        suggestion: Option<String>,
+    },
     /// Deletion was accepted, but parts of the job still exist.
     #[error("{} \"{name}\" is deleted, but after {} these remain: {}", .kind.name(), view::duration(*.after), .left.join(", "))]
     NotCleanedUp {
@@ -258,13 +270,14 @@ impl Error {
     /// The class, which determines the exit code.
     pub fn class(&self) -> Class {
         match self {
-            Error::Invalid { .. } | Error::Syntax { .. } => Class::Invalid,
+            Error::Invalid { .. } | Error::Syntax { .. } | Error::PodsRefused { .. } => Class::Invalid,
             Error::NotFound { .. } | Error::NoPod { .. } => Class::NotFound,
             Error::Refused { class, .. } => *class,
             Error::StillRunning { .. } | Error::NotCleanedUp { .. } => Class::StillRunning,
             Error::Deleted { .. } => Class::Cancelled,
             Error::Read { .. }
             | Error::Unreachable { .. }
+            | Error::Untrusted { .. }
             | Error::BrokenStream { .. }
             | Error::Client(_) => Class::Error,
         }
@@ -275,9 +288,10 @@ impl Error {
         match self {
             Error::Syntax { .. } => "Syntax",
             Error::Unreachable { .. } => "Unreachable",
+            Error::Untrusted { .. } => "Untrusted",
             Error::NotCleanedUp { .. } => "NotCleanedUp",
+            Error::PodsRefused { .. } => "AdmissionRefused",
             Error::Deleted { .. } => "Deleted",
-            | Error::Untrusted { .. }
             Error::Read { .. } => "Unreadable",
             Error::BrokenStream { .. } => "BrokenStream",
             Error::Refused { reason, .. } if !reason.is_empty() => reason,
@@ -288,7 +302,6 @@ impl Error {
     /// What to do about it, if known.
     pub fn advice(&self) -> Option<Advice> {
         match self {
-            Error::Untrusted { .. } => "Untrusted",
             Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?").into()),
             Error::NotFound { namespace, .. } => Some(
                 Advice::from("list the jobs")
@@ -298,9 +311,16 @@ impl Error {
             Error::NoPod { advice, .. } => Some(advice.clone()),
             Error::Refused { advice, .. } => advice.clone(),
             Error::Syntax { advice, .. } => advice.clone().map(Advice::from),
+            Error::PodsRefused { suggestion, .. } => suggestion.clone().map(Advice::from),
             Error::Unreachable { .. } => Some(
                 Advice::from("check the kubeconfig and the network, or start a local cluster")
                     .with(Action::StartLocalCluster),
+            ),
+            Error::Untrusted { .. } => Some(
+                "the certificate authority in the kubeconfig (certificate-authority-data or certificate-authority of its \
+                 cluster) must be the one that signed the server's certificate, and the certificate must have the host in \
+                 server, or tls-server-name: get a current kubeconfig of this cluster"
+                    .into(),
             ),
             Error::StillRunning { kind, name, namespace, .. } => {
                 Some(Advice::from("to see why").with(Action::Explain(kind.job(namespace, name))))
@@ -316,12 +336,6 @@ impl Error {
     /// The faults in this error, if it is about fields.
     pub fn faults(&self) -> &[Fault] {
         match self {
-            Error::Untrusted { .. } => Some(
-                "the certificate authority in the kubeconfig (certificate-authority-data or certificate-authority of its \
-                 cluster) must be the one that signed the server's certificate, and the certificate must have the host in \
-                 server, or tls-server-name: get a current kubeconfig of this cluster"
-                    .into(),
-            ),
             Error::Invalid { faults } | Error::Refused { faults, .. } => faults,
             _ => &[],
         }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 use api::{Failure, Phase};
 use diagnosis::{Cause, no_node_can_take};
@@ -25,6 +26,12 @@ const MAX_BREAKS: u32 = 20;
 const FIRST_BREAKS: u32 = 2;
 /// The maximum number of warnings reported; a pod that cannot start repeats its warnings forever.
 const MAX_WARNINGS: usize = 50;
+
+/// After this time, waiting for a job ends whose pods the API server has refused all along: it goes on only if somebody
+/// changes the job or a policy of the cluster.
+const REFUSED_FOR: Duration = Duration::from_secs(120);
+/// How often a job is checked for that.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// One step of progress, in order of occurrence.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +103,8 @@ pub struct Told {
     attempt: u32,
     ended: bool,
     warnings: BTreeSet<(String, String, String)>,
+    /// Since when the API server has refused the job's pods.
+    refused: Option<Instant>,
 }
 
 /// Returns the progress since the last call.
@@ -121,6 +130,24 @@ pub fn tell(told: &mut Told, seen: &Seen) -> Vec<Progress> {
         news.push(Progress::Ended(outcome(job)));
     }
     news
+}
+
+/// Returns why the API server refuses the job's pods, once it has done so for [`REFUSED_FOR`].
+fn refused(told: &mut Told, seen: &Seen, now: Instant) -> Option<Error> {
+    let waiting = seen.job.as_ref().and_then(|job| Some((job, view::status(job).waiting?)));
+    let Some((job, waiting)) =
+        waiting.filter(|(_, waiting)| waiting.reason == Cause::AdmissionRefused.word())
+    else {
+        told.refused = None;
+        return None;
+    };
+    let since = *told.refused.get_or_insert(now);
+    (now.duration_since(since) >= REFUSED_FOR).then(|| Error::PodsRefused {
+        kind: Kind::of(job),
+        name: job.name_any(),
+        message: waiting.message,
+        suggestion: waiting.suggestion,
+    })
 }
 
 fn tell_waiting(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
@@ -259,7 +286,7 @@ const OF_A_START: [&str; 5] =
 fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
     let job = seen.job.as_ref()?;
     let view = describe::event_view(event);
-    let key = (view.object.clone(), view.reason.clone(), view.message.clone());
+    let key = (view.object.clone(), view.reason.clone(), without_pod(&view.message));
     let pod = view.object.strip_prefix("pod/").and_then(|name| seen.pods.get(name));
     let told_by_status = OF_THE_STATUS.contains(&view.reason.as_str())
         || view.reason.starts_with(OF_THE_END)
@@ -273,6 +300,14 @@ fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
         && told.warnings.len() < MAX_WARNINGS
         && told.warnings.insert(key);
     new.then_some(Progress::Warning(view))
+}
+
+/// The message of an event without the name of a pod that could not be created: each try has another name.
+fn without_pod(message: &str) -> String {
+    match message.split_once("pods \"").and_then(|(before, rest)| Some((before, rest.split_once('"')?.1))) {
+        Some((before, after)) => format!("{before}pods{after}"),
+        None => message.to_owned(),
+    }
 }
 
 enum Change {
@@ -296,6 +331,7 @@ pub struct Watch {
     /// Whether the server has answered at all.
     heard: bool,
     pods_listed: bool,
+    ends_if_refused: bool,
 }
 
 /// Creates a watch of a job; no request is made before [`Watch::next`] is awaited.
@@ -315,6 +351,7 @@ pub fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Watch 
         breaks: 0,
         heard: false,
         pods_listed: false,
+        ends_if_refused: false,
     }
 }
 
@@ -366,10 +403,17 @@ fn event_changes(client: &Client, namespace: &str) -> BoxStream<'static, Change>
 }
 
 impl Watch {
+    /// Ends the watch with an error once the API server has refused the job's pods for two minutes.
+    #[must_use]
+    pub fn ending_if_refused(self) -> Self {
+        Self { ends_if_refused: true, ..self }
+    }
+
     /// Waits for the next step of progress; `None` after [`Progress::Ended`].
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the job does not exist, or the server's refusal.
+    /// [`Error::NotFound`] if the job does not exist, [`Error::PodsRefused`] after [`Watch::ending_if_refused`], or the
+    /// server's refusal.
     pub async fn next(&mut self) -> Result<Option<Progress>, Error> {
         loop {
             if let Some(progress) = self.pending.pop_front() {
@@ -378,10 +422,15 @@ impl Watch {
             if self.told.ended {
                 return Ok(None);
             }
-            let Some(change) = self.changes.next().await else {
-                return Ok(None);
-            };
-            self.take_in(change).await?;
+            match tokio::time::timeout(CHECK, self.changes.next()).await {
+                Ok(Some(change)) => self.take_in(change).await?,
+                Ok(None) => return Ok(None),
+                Err(_) => {}
+            }
+            let refused = refused(&mut self.told, &self.seen, Instant::now());
+            if let Some(error) = refused.filter(|_| self.ends_if_refused) {
+                return Err(error);
+            }
         }
     }
 
@@ -541,6 +590,41 @@ mod tests {
             matches!(&news[..], [Progress::Ended(Outcome::Failed(f))] if f.worker == Some(1) && f.exit_code == Some(137))
         );
         assert_eq!(tell(&mut told, &seen), []);
+    }
+
+    #[test]
+    fn a_job_whose_pods_are_refused_is_not_waited_for_without_end() {
+        let waiting = |reason: &str| {
+            let waiting =
+                json!({"reason": reason, "message": "violates PodSecurity", "suggestion": "Set it."});
+            let job = Some(job(json!({"phase": "Pending", "phaseReason": reason, "waiting": waiting})));
+            Seen { job, ..Seen::default() }
+        };
+        let (mut told, start) = (Told::default(), Instant::now());
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        assert!(refused(&mut told, &waiting("AdmissionRefused"), start).is_none());
+        assert!(refused(&mut told, &waiting("AdmissionRefused"), after(119)).is_none());
+        let error = refused(&mut told, &waiting("AdmissionRefused"), after(120)).unwrap();
+        assert_eq!((error.class().exit_code(), error.reason()), (5, "AdmissionRefused"));
+        assert!(error.to_string().contains("violates PodSecurity"), "{error}");
+        assert_eq!(error.advice().unwrap().text, "Set it.");
+        assert!(refused(&mut told, &waiting("Unschedulable"), after(130)).is_none(), "it may start");
+        assert!(refused(&mut told, &waiting("AdmissionRefused"), after(131)).is_none(), "refused again");
+        assert!(refused(&mut told, &waiting("AdmissionRefused"), after(251)).is_some());
+    }
+
+    #[test]
+    fn a_pod_that_is_refused_under_several_names_is_one_warning() {
+        let (mut told, seen) = (Told::default(), Seen { job: Some(job(json!({}))), ..Seen::default() });
+        let mut warned = |pod: &str, why: &str| {
+            let message = format!("Error creating: pods \"{pod}\" is forbidden: {why}");
+            let event = json!({"metadata": {"name": pod}, "type": "Warning", "reason": "FailedCreate", "message": message,
+                "involvedObject": {"kind": "Job", "name": "pi-launcher"}});
+            warn(&mut told, &seen, &serde_json::from_value(event).unwrap()).is_some()
+        };
+        assert!(warned("pi-launcher-abcde", "violates PodSecurity"));
+        assert!(!warned("pi-launcher-fghij", "violates PodSecurity"));
+        assert!(warned("pi-launcher-fghij", "exceeded quota"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Ended {
 /// Waits until the job has ended; calls `told` for every step on the way.
 ///
 /// # Errors
-/// [`Error::StillRunning`] after `timeout`, [`Error::NotFound`], or the server's refusal.
+/// [`Error::StillRunning`] after `timeout`, [`Error::PodsRefused`], [`Error::NotFound`], or the server's refusal.
 pub async fn wait(
     client: &Client,
     kind: Kind,
@@ -42,7 +42,7 @@ pub async fn wait(
     timeout: Option<Duration>,
     mut told: impl FnMut(&Progress),
 ) -> Result<Ended, Error> {
-    let mut watch = progress::watch(client, kind, namespace, name);
+    let mut watch = progress::watch(client, kind, namespace, name).ending_if_refused();
     let ending = async {
         loop {
             match watch.next().await? {

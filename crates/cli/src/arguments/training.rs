@@ -663,7 +663,8 @@ pub struct Delete {
   odh training wait pi tau                   both; the exit code is that of the worst end
   odh training wait -l sweep=7 --any         the first of them
 
-Exit codes: 0 succeeded, 100 failed, 103 cancelled or deleted, 8 still running at the timeout.")]
+Exit codes: 0 succeeded, 100 failed, 103 cancelled or deleted, 8 still running at the timeout,
+5 refused by the cluster for two minutes.")]
 pub struct Wait {
     /// Which jobs.
     #[command(flatten)]

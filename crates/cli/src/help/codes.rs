@@ -39,7 +39,7 @@ pub fn of(command: &str) -> Option<&'static [u8]> {
         "training cp" => NAMES,
         "training port-forward" => NAMES,
         "training delete" => &[0, 1, 2, 3, 4, 8, 130],
-        "training wait" => &[0, 1, 2, 3, 4, 8, 100, 103, 130],
+        "training wait" => &[0, 1, 2, 3, 4, 5, 8, 100, 103, 130],
         "training preflight" => &[0, 1, 2, 3, 4, 5, 6, 7],
         "training diagnose" => LOCAL,
         "local up" => &[0, 1, 2, 7, 130],

@@ -148,7 +148,8 @@ async fn until_end(
     shown: &Shown,
     interruption: &mut Interruption,
 ) -> Result<Ended, Failure> {
-    let mut watch = progress::watch(follow.client, follow.kind, follow.namespace, follow.name);
+    let watch = progress::watch(follow.client, follow.kind, follow.namespace, follow.name);
+    let mut watch = watch.ending_if_refused();
     let mut logs: Option<Logs> = None;
     let stop = interruption.came();
     let over = sleep_until(Instant::now() + follow.timeout.unwrap_or(FOR_EVER));
