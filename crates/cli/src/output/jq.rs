@@ -32,7 +32,7 @@ impl Program {
         let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
         let mut text = String::new();
         for value in filter.id.run((context, input)).map(unwrap_valr) {
-            match value.map_err(|error| error.to_string())? {
+            match value.map_err(|error| without_data(&error.to_string()))? {
                 Val::TStr(bare) => text.push_str(&String::from_utf8_lossy(&bare)),
                 other => text.push_str(&other.to_string()),
             }
@@ -40,6 +40,31 @@ impl Program {
         }
         Ok(text)
     }
+}
+
+/// The most characters of a value in an error: jq's own messages show about as many.
+const MOST_OF_VALUE: usize = 11;
+
+/// Shortens the values in an error of jaq, which are whole objects with all that they contain. The program's own errors, those
+/// of `error`, stay as they are.
+fn without_data(error: &str) -> String {
+    if !["cannot ", "invalid path expression "].iter().any(|start| error.starts_with(start)) {
+        return error.to_owned();
+    }
+    let (mut text, mut rest) = (String::new(), error);
+    while let Some((before, value)) = rest.find(['{', '[', '"']).map(|at| rest.split_at(at)) {
+        let mut values = serde_json::Deserializer::from_str(value).into_iter::<serde::de::IgnoredAny>();
+        // What is not JSON may still be data.
+        let length = if matches!(values.next(), Some(Ok(_))) { values.byte_offset() } else { value.len() };
+        let (value, after) = value.split_at(length);
+        text.push_str(before);
+        match value.char_indices().nth(MOST_OF_VALUE) {
+            Some((end, _)) => text.extend([&value[..end], "..."]),
+            None => text.push_str(value),
+        }
+        rest = after;
+    }
+    text + rest
 }
 
 /// The formats of jq that jaq lacks.
@@ -110,5 +135,16 @@ mod tests {
         assert!(Program::parse("[.items] | @csv").unwrap().text(&input).is_err());
         assert_eq!(Program::parse("nosuch(1)").unwrap_err(), "undefined in jq: nosuch");
         assert!(Program::parse(".items + 1").unwrap().text(&input).is_err());
+    }
+
+    #[test]
+    fn an_error_does_not_print_the_data() {
+        let input = json!({"items": [{"env": {"name": "KEY", "value": "sec\"ret}"}}, {"size": 3}]});
+        let error = |program: &str| Program::parse(program).unwrap().text(&input).unwrap_err();
+        assert_eq!(error("group_by(.x)"), "cannot use {\"items\":[{... as array");
+        assert_eq!(error(".items - .items[0]"), "cannot calculate [{\"env\":{\"n... - {\"env\":{\"na...");
+        assert_eq!(error(".items[0].env.value | .name"), "cannot index \"sec\\\"ret}\" with \"name\"");
+        assert_eq!(error(".items | ltrimstr(1) | .name"), "cannot index [{\"env\":{\"n... with \"name\"");
+        assert_eq!(error("error(\"no job \\\"a long name\\\"\")"), "no job \"a long name\"");
     }
 }
