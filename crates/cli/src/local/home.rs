@@ -11,22 +11,10 @@ use jobs::Class;
 
 use crate::failure::Failure;
 
-/// The possible contents of the directory; nothing else is ever removed from it.
-const FILES: [&str; 13] = [
-    "audit.log",
-    "audit.log.1",
-    "lock",
-    "state.json",
-    "state.json.new",
-    "kubeconfig",
-    "kubeconfig.new",
-    "log",
-    "log.1",
-    "port",
-    "port.new",
-    "options.json",
-    "options.json.new",
-];
+/// The possible contents of the directory; nothing else is ever removed from it ([`is_own`] adds the names that a file has
+/// while it is written or after it is full).
+const FILES: [&str; 7] = [AUDIT, "lock", "state.json", "kubeconfig", "log", "port", "options.json"];
+const AUDIT: &str = "audit.log";
 const FOLDERS: [&str; 4] = ["cluster", "launch", "service", "users"];
 
 /// The state directory.
@@ -106,7 +94,7 @@ impl Home {
 
     /// The audit log.
     pub fn audit(&self) -> PathBuf {
-        self.root.join("audit.log")
+        self.root.join(AUDIT)
     }
 
     /// The users' kubeconfigs.
@@ -158,18 +146,27 @@ impl Home {
         for folder in FOLDERS {
             gone(std::fs::remove_dir_all(self.root.join(folder)))?;
         }
-        for file in FILES {
-            gone(std::fs::remove_file(self.root.join(file)))?;
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
+        let (own, kept): (Vec<PathBuf>, Vec<PathBuf>) =
+            entries.map(|entry| entry.path()).partition(|path| is_own(path) && !path.is_dir());
+        for file in own {
+            gone(std::fs::remove_file(file))?;
         }
-        let kept: Vec<PathBuf> = match std::fs::read_dir(&self.root) {
-            Ok(entries) => entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect(),
-            Err(_) => Vec::new(),
-        };
         if kept.is_empty() {
             gone(std::fs::remove_dir(&self.root))?;
         }
         Ok(kept)
     }
+}
+
+/// Whether odh writes a file of this name: one of [`FILES`], also before it is complete (`.new`), and the logs also after they
+/// were full (`log.1`, `audit.log.1.gz`).
+fn is_own(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.strip_suffix(".new").unwrap_or(name);
+    let full = name.strip_suffix(".gz").unwrap_or(name);
+    let log = full.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('.');
+    FILES.contains(&name) || full == "log.1" || log == AUDIT
 }
 
 /// Creates a directory that only its owner can access. An existing directory of another owner is left unchanged: our
@@ -205,6 +202,36 @@ pub fn unusable(path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_purge_removes_everything_of_ours_and_nothing_else() {
+        let around = tempfile::tempdir().unwrap();
+        let home = Home { root: around.path().join("odh") };
+        home.make().unwrap();
+        let own = [
+            "audit.log",
+            "audit.log.1.gz",
+            "audit.log.16.gz",
+            "audit.log.gz.new",
+            "log",
+            "log.1",
+            "state.json.new",
+        ];
+        let others = ["kubeconfig.1", "notes", "audit.log.gz.old", "log.txt", "kubeconfig.bak", "audit.logs"];
+        for name in own.iter().chain(&others) {
+            std::fs::write(home.root.join(name), "").unwrap();
+        }
+        let mut kept = home.purge().unwrap();
+        kept.sort();
+        let mut others = others.map(|name| home.root.join(name));
+        others.sort();
+        assert_eq!(kept, others);
+        for file in others {
+            std::fs::remove_file(file).unwrap();
+        }
+        assert_eq!(home.purge().unwrap(), [] as [PathBuf; 0]);
+        assert!(!home.root.exists());
+    }
 
     #[test]
     fn a_directory_that_others_can_access_is_made_private() {
