@@ -123,9 +123,15 @@ async fn claimed(name: &str, context: &VolumeContext<'_>) -> Result<(PathBuf, bo
         return refused(format!("can't use PVC {namespace}/{name}: PVC is not bound"));
     };
     let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
+    let provisioned = own_directory(&volume, context.claims);
     let volume = volumes.get(&volume).await.map_err(answer)?.spec.unwrap_or_default();
     let read_only = spec.access_modes.iter().flatten().all(|mode| mode == "ReadOnlyMany");
-    if let Some(source) = volume.host_path {
+    if let Some(mut source) = volume.host_path {
+        if let Some(provisioned) =
+            provisioned.filter(|own| own.file_name() == Path::new(&source.path).file_name())
+        {
+            source.path = provisioned.display().to_string();
+        }
         let path = PathBuf::from(&source.path);
         // The cluster's own directory for the claim is in a folder that is otherwise hidden from pods.
         let own = path.parent() == Some(context.claims);
@@ -140,6 +146,12 @@ async fn claimed(name: &str, context: &VolumeContext<'_>) -> Result<(PathBuf, bo
         };
     }
     refused("claims must be bound to hostPath or local volumes on this node".to_owned())
+}
+
+/// The directory that the cluster has for a volume which it provisioned. The volume records where it was then: the cluster's
+/// folder may have been moved since, or be a copy.
+fn own_directory(volume: &str, claims: &Path) -> Option<PathBuf> {
+    Some(claims.join(volume)).filter(|path| path.is_dir())
 }
 
 /// Returns whether a volume's files depend on the object of this kind and name.

@@ -3,6 +3,7 @@
 //!
 //! Carries out the decisions of [`decide`]. Must not remove a directory that it has not created.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -357,8 +358,10 @@ async fn reclaim(
     let name = volume.name_any();
     let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER);
     let path = context.folder.as_ref().filter(|_| ours).map(|folder| folder.join(&name));
+    // The folder of the cluster may have been moved since: the volume's own name is the last part of its path.
     let says = volume.spec.as_ref().and_then(|s| s.host_path.as_ref()).map(|p| PathBuf::from(&p.path));
-    if path.is_none() || path != says {
+    if path.is_none() || says.and_then(|says| says.file_name().map(Into::into)) != Some(OsString::from(&name))
+    {
         return fail(
             context,
             api,

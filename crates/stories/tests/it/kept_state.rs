@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
-use stories::{Home, kill_process, within};
+use stories::{EXAMPLES_IMAGE, Home, Job, kill_process, places, within};
 
 /// After how many acknowledged writes the cluster is killed.
 const CUTS: [usize; 4] = [1, 9, 60, 140];
@@ -86,6 +86,44 @@ fn a_finished_job_stays_readable_and_a_running_one_is_reported_lost() {
     }
     create("next", "true");
     home.odh(&["training", "wait", "mpijob", "next", "--timeout", "60s"]).ended(0);
+}
+
+#[test]
+fn a_cluster_that_was_moved_has_the_data_of_its_claims() {
+    let home = Home::new();
+    let first = home.path().join("first");
+    let config = first.join("kubeconfig").display().to_string();
+    let there = |words: &[&str]| {
+        let done = home.odh_command(words).env("ODH_HOME", &first).status().expect("odh can be started");
+        assert!(done.success(), "odh {words:?}");
+    };
+    let job = |name: &'static str, line: &str| {
+        let mut job = Job::shell(name, line);
+        job.worker = "volumeMounts: [{name: data, mountPath: /data}]".to_owned();
+        job.worker_pod = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]".to_owned();
+        job.manifest()
+    };
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Mi}}}\n";
+    let image = format!("{EXAMPLES_IMAGE}={}", places::examples_environment().display());
+    there(&["local", "up", "--image", &image]);
+    let file = home.write("writes.yaml", &format!("{claim}---\n{}", job("writes", "echo kept >/data/file")));
+    there(&["training", "apply", "-f", &file, "--kubeconfig", &config]);
+    there(&["training", "wait", "writes", "--timeout", "120s", "--kubeconfig", &config]);
+    there(&["local", "down"]);
+    std::fs::rename(&first, home.state()).expect("a folder can be renamed");
+
+    home.up(&[]);
+    home.odh(&["training", "get", "mpijob", "writes"]).ended(0);
+    let file = home.write("reads.yaml", &job("reads", "cat /data/file"));
+    home.odh(&["training", "create", "-f", &file]).ended(0);
+    home.odh(&["training", "wait", "reads", "--timeout", "120s"]).ended(0);
+    home.odh(&["training", "logs", "reads"]).ended(0).says("kept");
+    let volumes = home.state().join("cluster").join("volumes");
+    let count = || std::fs::read_dir(&volumes).expect("the folder can be read").count();
+    assert_eq!(count(), 1);
+    home.kubectl(&["delete", "mpijobs", "--all"]).ended(0);
+    home.kubectl(&["delete", "persistentvolumeclaim", "data", "--timeout", "60s"]).ended(0);
+    stories::eventually("the volume's directory goes with its claim", || count() == 0);
 }
 
 fn kill_the_cluster(home: &Home) {
