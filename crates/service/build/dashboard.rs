@@ -1,5 +1,6 @@
 //! Takes in the dashboard: compresses the files that its own build left in `dashboard/dist`, and writes the table of them
-//! that the service serves. Without these files the table is empty, and the service says how to build them.
+//! that the service serves. Without these files a release does not build; otherwise the table is empty, and the service says how to
+//! build them.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -18,7 +19,12 @@ const LEFT_OUT: &str = "map";
 const HASH: usize = 8;
 
 /// Writes `dashboard.rs`, and the files that it includes, to `out`.
-pub fn take_in(dist: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+pub fn take_in(dist: &Path, out: &Path, is_required: bool) -> Result<(), Box<dyn Error>> {
+    if is_required && !dist.join("index.html").is_file() {
+        return Err("the dashboard is missing: build it first (npm --prefix dashboard ci, then npm --prefix dashboard run \
+                    build), or set ODH_WITHOUT_DASHBOARD=1 to release the service without its pages"
+            .into());
+    }
     // Cargo runs a build script each time if a path to watch is missing.
     if !dist.exists() && fs::create_dir_all(dist).is_ok() {
         File::open(dist)?.set_modified(SystemTime::UNIX_EPOCH)?;

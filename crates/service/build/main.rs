@@ -16,13 +16,18 @@ use std::{env, fs};
 
 use contract::Contract;
 
+/// Set to build a release without the dashboard.
+const WITHOUT_DASHBOARD: &str = "ODH_WITHOUT_DASHBOARD";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let repository = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..");
     let (root, dist) = (repository.join("proto"), repository.join("dashboard/dist"));
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=build");
-    dashboard::take_in(&dist, &out)?;
+    println!("cargo::rerun-if-env-changed={WITHOUT_DASHBOARD}");
+    let is_required = env::var("PROFILE")? == "release" && env::var_os(WITHOUT_DASHBOARD).is_none();
+    dashboard::take_in(&dist, &out, is_required)?;
     println!("cargo::rerun-if-changed={}", dist.display());
     let mut compiler = protox::Compiler::new([&root])?;
     compiler.include_source_info(true).include_imports(true);

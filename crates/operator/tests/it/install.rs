@@ -52,7 +52,7 @@ async fn the_install_guide_is_right() {
     let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
     let (skipped, typed): (Vec<&str>, Vec<&str>) =
         commands.iter().partition(|command| NEEDS_THE_IMAGE.iter().any(|needs| command.contains(needs)));
-    assert_eq!((skipped.len(), typed.len()), (2, 4), "{commands:#?}");
+    assert_eq!((skipped.len(), typed.len()), (4, 4), "{commands:#?}");
     let mut program = None;
     for command in typed {
         if command.contains("get lease") {
@@ -331,10 +331,24 @@ fn assert_flags_are_known(deployment: &Value) {
 
 /// Catches what would otherwise fail only in a builder or in a cluster.
 #[test]
-fn the_image_is_what_the_deployment_runs() {
-    let root = Path::new(DEPLOY).join("..");
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let recipe = read("images/operator/Containerfile");
+fn the_images_are_what_the_pods_run() {
+    let image = std::fs::read_to_string(Path::new(DEPLOY).join("base/deployment.yaml")).unwrap();
+    let image = image.lines().find_map(|line| line.trim().strip_prefix("image: ")).unwrap();
+    assert_eq!(built("operator", "operator", "mpi-operator", image), "/mpi-operator");
+    // Init containers run it by its name.
+    let agent = built("odh-launch", "launch", "odh-launch", api::LAUNCH_IMAGE);
+    assert_eq!(agent, "/usr/bin/odh-launch");
+    assert!(recipe("odh-launch").contains("\nENV PATH=/usr/bin\n"));
+}
+
+fn recipe(folder: &str) -> String {
+    let path = Path::new(DEPLOY).join("../images").join(folder).join("Containerfile");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Checks a recipe that puts one static program into an image, and returns the program's path there.
+fn built(folder: &str, package: &str, program: &str, image: &str) -> String {
+    let recipe = recipe(folder);
     let instructions: Vec<&str> = recipe.lines().filter(|line| !line.starts_with('#')).collect();
     let last =
         |word: &str| instructions.iter().rev().find_map(|line| line.strip_prefix(word)).unwrap().trim();
@@ -344,16 +358,39 @@ fn the_image_is_what_the_deployment_runs() {
         "a number, which runAsNonRoot can judge"
     );
     let entry: Vec<String> = serde_json::from_str(last("ENTRYPOINT ")).unwrap();
-    let (built, placed) = last("COPY --from=build ").split_once(' ').unwrap();
-    assert_eq!(entry, [placed], "what is copied is what is run");
+    let (from, to) = last("COPY --from=build ").split_once(' ').unwrap();
+    assert_eq!(entry, [to], "what is copied is what is run");
     let build = last("RUN cargo build ");
-    assert!(build.contains("--locked") && build.contains("--package operator --bin mpi-operator"), "{build}");
-    assert_eq!(built, format!("{}/target/release/mpi-operator", last("WORKDIR ")));
-    let version = read("Cargo.toml");
+    let what = format!("--package {package} --bin {program}");
+    assert!(build.contains("--locked") && build.contains(&what), "{build}");
+    assert_eq!(from, format!("{}/target/release/{program}", last("WORKDIR ")));
+    let version = std::fs::read_to_string(Path::new(DEPLOY).join("../Cargo.toml")).unwrap();
     let version = version.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
     let compiler = format!("FROM docker.io/library/rust:{}-alpine", version.trim_matches('"'));
     assert!(recipe.contains(&compiler), "the compiler that the workspace asks for: {compiler}");
-    let image = read("deploy/base/deployment.yaml");
-    let image = image.lines().find_map(|line| line.trim().strip_prefix("image: ")).unwrap();
     assert!(recipe.contains(&format!("-t {image} .")), "{image} is what the recipe says to build");
+    to.to_owned()
+}
+
+#[test]
+fn an_overlay_of_the_guide_names_other_images() {
+    let guide = std::fs::read_to_string(Path::new(DEPLOY).join("../docs/guides/install.md")).unwrap();
+    let mut blocks = guide.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let text = blocks.find(|block| block.contains("images:")).unwrap();
+    let overlay = tempfile::tempdir_in(Path::new(DEPLOY).join("overlays")).unwrap();
+    let text = format!("{text}components: [../../components/training-service]\n");
+    std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+    let objects = render(overlay.path().to_str().unwrap());
+    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+    let containers: Vec<&Value> =
+        deployments.map(|object| &object["spec"]["template"]["spec"]["containers"][0]).collect();
+    let images: BTreeSet<&str> =
+        containers.iter().map(|container| container["image"].as_str().unwrap()).collect();
+    assert_eq!(images, ["REGISTRY/mpi-operator:v0.1.0", "REGISTRY/training-service:v0.1.0"].into());
+    let operator = objects
+        .iter()
+        .find(|object| object["metadata"]["name"] == "mpi-operator" && object["kind"] == "Deployment");
+    assert_flags_are_known(operator.unwrap());
+    let args = operator.unwrap()["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    assert!(args.contains(&json!("--launch-image=REGISTRY/odh-launch:v0.1.0")), "{args:?}");
 }

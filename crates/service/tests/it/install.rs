@@ -162,6 +162,10 @@ fn the_image_is_what_the_deployment_runs() {
     let copied =
         format!("COPY --from=build {}/target/release/training-service {}", last("WORKDIR "), entry[0]);
     assert!(instructions.contains(&copied.as_str()), "{copied}");
+    // The pages come from their own stage, so that no builder's leftovers are in the image.
+    let pages = "COPY --from=dashboard /source/dashboard/dist dashboard/dist";
+    assert!(instructions.contains(&pages) && instructions.contains(&"RUN npm run build"), "{recipe}");
+    assert!(read(".containerignore").lines().any(|line| line == "dashboard/dist"));
     let build = last("RUN cargo build ");
     assert!(
         build.contains("--locked") && build.contains("--package service --bin training-service"),
