@@ -24,14 +24,14 @@ use crate::{Attempt, Error, Kind, list};
 const MAX_BREAKS: u32 = 20;
 /// The maximum before the server has answered once: the watches of the job and of its pods may each fail once.
 const FIRST_BREAKS: u32 = 2;
+/// A job that has not started and of which nothing was reported for this long: what it is at is reported.
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
 /// The maximum number of warnings reported; a pod that cannot start repeats its warnings forever.
 const MAX_WARNINGS: usize = 50;
 
 /// After this time, waiting for a job ends whose pods the API server has refused all along: it goes on only if somebody
 /// changes the job or a policy of the cluster.
 const REFUSED_FOR: Duration = Duration::from_secs(120);
-/// How often a job is checked for that.
-const CHECK: Duration = Duration::from_secs(5);
 
 /// One step of progress, in order of occurrence.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +97,7 @@ pub struct Seen {
 pub struct Told {
     accepted: bool,
     waiting: Option<(String, String)>,
+    quiet: Option<(String, String)>,
     scheduled: usize,
     ready: Option<i32>,
     launcher: Option<String>,
@@ -151,18 +152,54 @@ fn refused(told: &mut Told, seen: &Seen, now: Instant) -> Option<Error> {
 }
 
 fn tell_waiting(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
-    let waiting = waiting(seen, row);
+    let waiting = seen.job.as_ref().and_then(|job| waiting(job, &seen.pods, row));
+    // The operator reports a cause by an event, too.
+    let is_told = |detail: &str| told.warnings.iter().any(|(_, _, message)| message == detail);
     if let Some((reason, detail)) = &waiting
         && told.waiting != waiting
+        && !is_told(detail)
     {
         news.push(Progress::Waiting { reason: reason.clone(), detail: detail.clone() });
     }
     told.waiting = waiting;
 }
 
-fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
+/// What a job of which nothing was reported for a while is at, unless that was reported before.
+fn tell_quiet(told: &mut Told, seen: &Seen) -> Option<Progress> {
+    let at = seen.job.as_ref().filter(|_| told.waiting.is_none()).and_then(|job| standing(job, &seen.pods));
+    if at.is_none() || told.quiet == at {
+        return None;
+    }
+    told.quiet.clone_from(&at);
+    at.map(|(reason, detail)| Progress::Waiting { reason, detail })
+}
+
+/// What a job that has not started is at, if nothing is known that hinders it: a reason, and what is waited for.
+pub(crate) fn standing(job: &DynamicObject, pods: &BTreeMap<String, Pod>) -> Option<(String, String)> {
+    let row = view::row(job);
+    if row.phase != Phase::Pending {
+        return None;
+    }
+    let reason = row.phase_reason.unwrap_or_else(|| view::phase_name(row.phase).to_owned());
+    let waits = pods
+        .values()
+        .find_map(|pod| Some(format!("{} waits for {}", pod.name_any(), describe::waits_for(pod)?)));
+    let detail = match waits {
+        Some(waits) => waits,
+        None if pods.is_empty() => "its pods are not created yet".to_owned(),
+        None => "its Workers are not ready yet".to_owned(),
+    };
+    Some((reason, detail))
+}
+
+/// What keeps a job from going on, if something does: a reason, and what it waits for.
+pub(crate) fn hindrance(job: &DynamicObject, pods: &BTreeMap<String, Pod>) -> Option<(String, String)> {
+    waiting(job, pods, &view::row(job))
+}
+
+fn waiting(job: &DynamicObject, pods: &BTreeMap<String, Pod>, row: &Row) -> Option<(String, String)> {
     if row.phase == Phase::Running {
-        return seen.job.as_ref().and_then(|job| hindered(job, row));
+        return hindered(job, row);
     }
     if row.phase != Phase::Pending {
         return None;
@@ -170,38 +207,40 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
     let said = |detail: &str| row.phase_reason.clone().map(|reason| (reason, detail.to_owned()));
     match row.phase_reason.as_deref() {
         Some("Suspended") => return said(view::SUSPENDED),
-        Some("Queued") if seen.pods.is_empty() => return None,
-        Some(api::PHASE_REASON_RESTARTING) => return said(&restarting(seen)),
+        Some(api::PHASE_REASON_RESTARTING) => return said(&restarting(job, pods)),
         _ => {}
     }
-    if let Some(leaving) = resuming(seen) {
+    if let Some(leaving) = resuming(job, pods) {
         return said(&leaving);
     }
-    let stuck: Vec<&str> = seen.pods.values().filter_map(describe::unschedulable).collect();
-    let why = stuck.first()?;
+    let stuck: Vec<&str> = pods.values().filter_map(describe::unschedulable).collect();
+    let Some(why) = stuck.first() else {
+        // What its operator found out, such as an image that cannot be pulled.
+        let reason = row.cause.clone().or_else(|| row.phase_reason.clone());
+        return reason.zip(row.message.clone());
+    };
     // Without their number: pods are found unschedulable one by one, and each would be news.
     let detail = no_node_can_take("all of its pods", why);
     Some(("Unschedulable".to_owned(), detail))
 }
 
 /// Why the gang is restarted, and what the next attempt waits for.
-fn restarting(seen: &Seen) -> String {
-    let status = seen.job.as_ref().map(view::status).unwrap_or_default();
+fn restarting(job: &DynamicObject, pods: &BTreeMap<String, Pod>) -> String {
+    let status = view::status(job);
     let is_restart = |condition: &api::JobCondition| {
         condition.type_ == api::CONDITION_RESTARTING && condition.status == "True"
     };
     let failed = status.conditions.into_iter().find(is_restart).and_then(|condition| condition.message);
     let failed = failed.unwrap_or_else(|| "Its pods are being restarted".to_owned());
-    match plan::leaving(seen.pods.values().map(|pod| &pod.metadata)) {
+    match plan::leaving(pods.values().map(|pod| &pod.metadata)) {
         Some(leaving) => format!("{failed}: {leaving}"),
         None => failed,
     }
 }
 
 /// What a resumed job waits for before its Launcher starts.
-fn resuming(seen: &Seen) -> Option<String> {
-    let status = view::status(seen.job.as_ref()?);
-    plan::leaving_after_resume(&status, seen.pods.values().map(|pod| &pod.metadata))
+fn resuming(job: &DynamicObject, pods: &BTreeMap<String, Pod>) -> Option<String> {
+    plan::leaving_after_resume(&view::status(job), pods.values().map(|pod| &pod.metadata))
 }
 
 /// What keeps a running job from going on: its Launcher is to be started again, or it is stalled. Where to correct it is
@@ -290,6 +329,7 @@ fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
     let pod = view.object.strip_prefix("pod/").and_then(|name| seen.pods.get(name));
     let told_by_status = OF_THE_STATUS.contains(&view.reason.as_str())
         || view.reason.starts_with(OF_THE_END)
+        || told.waiting.as_ref().is_some_and(|(_, detail)| *detail == view.message)
         || pod.is_some() && view.reason == OF_A_CONDITION;
     // What kept a pod from starting is history once it has started.
     let is_over = pod.is_some_and(describe::started) && OF_A_START.contains(&view.reason.as_str());
@@ -422,10 +462,10 @@ impl Watch {
             if self.told.ended {
                 return Ok(None);
             }
-            match tokio::time::timeout(CHECK, self.changes.next()).await {
+            match tokio::time::timeout(QUIET, self.changes.next()).await {
                 Ok(Some(change)) => self.take_in(change).await?,
                 Ok(None) => return Ok(None),
-                Err(_) => {}
+                Err(_) => self.pending.extend(tell_quiet(&mut self.told, &self.seen)),
             }
             let refused = refused(&mut self.told, &self.seen, Instant::now());
             if let Some(error) = refused.filter(|_| self.ends_if_refused) {
@@ -647,6 +687,42 @@ mod tests {
                 detail: "No node can take all of its pods: 0/1 nodes: Insufficient cpu.".into(),
             }]
         );
+    }
+
+    #[test]
+    fn a_job_that_waits_for_what_its_operator_found_says_so_once() {
+        let mut told = Told::default();
+        let waiting = |message: &str| {
+            job(
+                json!({"phase": "Pending", "phaseReason": "Initializing", "waiting": {"reason": "ImagePull", "message": message}}),
+            )
+        };
+        let mut seen = Seen { job: Some(waiting("no such tag")), ..Seen::default() };
+        let said = Progress::Waiting { reason: "ImagePull".into(), detail: "no such tag".into() };
+        assert_eq!(tell(&mut told, &seen), [Progress::Accepted, said]);
+        seen.pods.extend([pod("pi-worker-0", "worker", json!({}))]);
+        assert_eq!(tell(&mut told, &seen), []);
+        assert_eq!(tell_quiet(&mut told, &seen), None, "it was said why");
+    }
+
+    #[test]
+    fn a_job_that_just_takes_long_to_start_is_not_passed_over_in_silence() {
+        let mut told = Told::default();
+        let initializing = json!({"phase": "Pending", "phaseReason": "Initializing"});
+        let mut seen = Seen { job: Some(job(initializing)), ..Seen::default() };
+        tell(&mut told, &seen);
+        let said = |detail: &str| {
+            Some(Progress::Waiting { reason: "Initializing".to_owned(), detail: detail.to_owned() })
+        };
+        assert_eq!(tell_quiet(&mut told, &seen), said("its pods are not created yet"));
+        assert_eq!(tell_quiet(&mut told, &seen), None, "once");
+        let pulls = json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}]});
+        seen.pods.extend([pod("pi-worker-0", "worker", pulls)]);
+        let Some(Progress::Waiting { detail, .. }) = tell_quiet(&mut told, &seen) else { panic!("nothing") };
+        assert!(detail.starts_with("pi-worker-0 waits for "), "{detail}");
+        seen.job = Some(job(json!({"phase": "Running"})));
+        assert_eq!(tell_quiet(&mut told, &seen), None);
     }
 
     #[test]

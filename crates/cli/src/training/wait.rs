@@ -259,6 +259,9 @@ pub async fn ending(
             if matches!(console.output, Output::Table | Output::Wide | Output::Name) {
                 console.data(&format!("{word}/{name} succeeded{}\n", ran_for(ended)))?;
             }
+            if let Some(row) = ended.object.as_ref().map(view::row).filter(|row| row.cause.is_some()) {
+                console.warn(&format!("{}: {}", row.state, row.message.unwrap_or_default()));
+            }
             return Ok(0);
         }
         Outcome::Deleted => Error::Deleted { kind, name: name.to_owned() }.into(),

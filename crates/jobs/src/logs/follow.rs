@@ -35,16 +35,24 @@ pub(super) async fn follow(
         read: BTreeSet::new(),
         seen: BTreeSet::new(),
         said: BTreeMap::new(),
+        noted: None,
+        stood: None,
         readers: JoinSet::new(),
     };
     loop {
         if !following.look(watch.pods(), watch.job(), &targets).await {
             return;
         }
-        match watch.step().await {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
+        match tokio::time::timeout(progress::QUIET, watch.step()).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => break,
+            // Nothing happens: what the job is at is said then.
+            Err(_) => {
+                if !following.stand(watch.pods(), watch.job()).await {
+                    return;
+                }
+            }
+            Ok(Err(error)) => {
                 let _ = following.notes.send(vec![Err(error)]).await;
                 return;
             }
@@ -67,6 +75,9 @@ struct Following {
     seen: BTreeSet<Target>,
     /// The last reported reason for waiting, for each target.
     said: BTreeMap<Target, String>,
+    /// What was last noted that hinders the job, and what it was last at while nothing did.
+    noted: Option<(String, String)>,
+    stood: Option<(String, String)>,
     readers: JoinSet<()>,
 }
 
@@ -108,7 +119,37 @@ impl Following {
         {
             waiting.push((*first, first.name(&self.source.job), reason));
         }
-        self.say(waiting).await
+        let is_silent = waiting.is_empty();
+        self.say(waiting).await && (!is_silent || self.hinder(pods, job).await)
+    }
+
+    /// Reports what a job is at of which nothing else is reported; returns `false` once the consumer is gone.
+    async fn stand(&mut self, pods: &BTreeMap<String, Pod>, job: Option<&DynamicObject>) -> bool {
+        let at = job.filter(|_| self.said.is_empty() && self.noted.is_none());
+        match at.and_then(|job| progress::standing(job, pods)) {
+            Some(at) if self.stood.as_ref() != Some(&at) => {
+                self.stood = Some(at.clone());
+                self.note(at).await
+            }
+            _ => true,
+        }
+    }
+
+    /// Reports what hinders the job, once for each reason; returns `false` once the consumer is gone.
+    async fn hinder(&mut self, pods: &BTreeMap<String, Pod>, job: Option<&DynamicObject>) -> bool {
+        let hindrance = job.and_then(|job| progress::hindrance(job, pods));
+        if self.noted == hindrance {
+            return true;
+        }
+        self.noted.clone_from(&hindrance);
+        match hindrance {
+            Some(hindrance) => self.note(hindrance).await,
+            None => true,
+        }
+    }
+
+    async fn note(&mut self, (reason, detail): (String, String)) -> bool {
+        self.notes.send(vec![Ok(Item::Note(format!("{reason}: {detail}")))]).await.is_ok()
     }
 
     /// Reads what is kept of targets whose pods were removed before this began; returns `false` once the consumer is gone.
