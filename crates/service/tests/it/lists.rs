@@ -161,7 +161,7 @@ async fn rows_have_the_fields_that_were_asked_for() {
     let stage = stage_with_jobs().await;
     let page = stage.get("/api/v1/jobs?sort=name&fields=phase&fields=workers", JANE).await.json();
     let keys: Vec<&str> = page["jobs"][0].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, ["deleting", "gpus", "kind", "name", "namespace", "phase", "workers"]);
+    assert_eq!(keys, ["deleting", "ended", "gpus", "kind", "name", "namespace", "phase", "workers"]);
     let request = ListJobsRequest { fields: vec!["phase".to_owned()], ..ListJobsRequest::default() };
     let reply = stage.grpc().await.list_jobs(call(JANE, request)).await.unwrap().into_inner();
     assert!(reply.jobs.iter().all(|row| !row.phase.is_empty() && row.uid.is_empty()));
