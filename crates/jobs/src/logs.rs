@@ -12,18 +12,20 @@
 //! pod ─▶ read ─▶ split ─▶ level ─▶ sieve ─┘
 //! ```
 
+pub mod chatter;
 mod fold;
 mod follow;
 pub mod kept;
 pub mod level;
 mod line;
 mod merge;
+mod ranks;
 mod read;
 mod resume;
 pub mod sieve;
 mod tag;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ use fold::Fold;
 pub use fold::{WINDOW, ranges};
 use kept::{Archive, Kept};
 pub use level::Level;
+use ranks::Ranks;
+pub use resume::Cursor;
+use resume::{Resume, Run};
 
 /// The maximum number of pods read at once, each over its own connection.
 pub const MAX_PODS: usize = 256;
@@ -89,10 +94,32 @@ pub struct Choice {
     pub previous: bool,
     /// An earlier attempt of the job: the end of its Launcher's output is in its record. The current attempt if not given.
     pub attempt: Option<u32>,
-    /// Whether to include the lines that the launch agents in the Workers write themselves.
+    /// Whether to include the lines that launch agents and MPI's starters write themselves ([`chatter`]).
     pub agents: bool,
+    /// Where to go on, for each part of the job ([`Cursor::part`]) of which lines were read by an earlier request. Of the others,
+    /// nothing was read: `tail` counts no more.
+    pub cursors: BTreeMap<String, Cursor>,
     /// The filter for these lines.
     pub wanted: sieve::Wanted,
+}
+
+impl Choice {
+    /// The time from which to read parts that have no cursor, if others have one: lines are as old as was asked for at first, or
+    /// a little older.
+    fn since_when_resumed(&self) -> Option<Timestamp> {
+        let newest = self.cursors.values().map(Cursor::at).max()?;
+        newest.checked_sub(jiff::SignedDuration::try_from(self.since?).ok()?).ok()
+    }
+
+    /// From which time on to read a part whose lines were kept, and how many lines from the end.
+    pub fn kept_place(&self, part: &str, now: Timestamp) -> (Option<Timestamp>, Option<i64>) {
+        let since = || now.checked_sub(jiff::SignedDuration::try_from(self.since?).ok()?).ok();
+        match self.cursors.get(part) {
+            Some(cursor) => (Some(cursor.at()), None),
+            None if self.cursors.is_empty() => (since(), self.tail),
+            None => (self.since_when_resumed(), None),
+        }
+    }
 }
 
 /// An item for the consumer.
@@ -112,6 +139,15 @@ pub enum Item {
         text: String,
         /// Where else the same line was written, if lines are folded.
         also: Vec<Origin>,
+        /// Where to go on after it in the output of its pod; `None` if lines before it are still held back.
+        cursor: Option<Cursor>,
+    },
+    /// Lines are missing here: they were removed, or left out for a bound.
+    Missing {
+        /// The pod.
+        pod: Arc<str>,
+        /// What is missing, and why.
+        text: String,
     },
     /// There is nothing to read yet.
     Waiting {
@@ -131,6 +167,8 @@ pub struct Origin {
     pub pod: Arc<str>,
     /// The rank, if ranks were requested.
     pub rank: Option<u32>,
+    /// Where to go on after it in the output of its pod; `None` if lines before it are still held back.
+    pub cursor: Option<Cursor>,
 }
 
 type Batch = Vec<Result<Item, Error>>;
@@ -140,7 +178,7 @@ type Sender = mpsc::Sender<Batch>;
 pub struct Logs {
     batches: mpsc::Receiver<Batch>,
     items: VecDeque<Result<Item, Error>>,
-    evidence: BTreeSet<String>,
+    evidence: Arc<BTreeSet<String>>,
     /// The lines that others may still join, if lines are folded.
     fold: Option<Fold>,
     _readers: JoinSet<()>,
@@ -203,11 +241,32 @@ struct Source {
     openings: Semaphore,
     /// Where the lines of pods that are gone are kept, if anywhere.
     archive: Option<Arc<dyn Archive>>,
+    /// The job's ranks, as far as its spec says.
+    ranks: Option<Ranks>,
+    /// The evidence for the cause of its failure.
+    evidence: Arc<BTreeSet<String>>,
+    /// The ranks whose lines in the Launcher's output belong to the Workers that are read.
+    lent: Option<Vec<u32>>,
 }
 
 impl Source {
     fn job_ref(&self) -> JobRef {
         self.kind.job(&self.namespace, &self.job)
+    }
+
+    /// What the lines of a part pass through. Of the Launcher's, when Workers are read, only those of their ranks.
+    fn cut(&self, pod: Arc<str>, part: &str, resume: Resume) -> read::Cut {
+        let mut choice = self.choice.clone();
+        let lent = self.lent.clone().filter(|_| part == Target::Launcher.part());
+        let is_lent = lent.is_some();
+        choice.ranks = lent.or(choice.ranks);
+        let cut = read::Cut::new(pod, part, resume, choice);
+        cut.of_job(self.ranks, self.evidence.clone(), is_lent)
+    }
+
+    /// What the kept lines of a part pass through.
+    fn cut_of(&self, kept: &Kept) -> read::Cut {
+        self.cut(kept.pod.as_str().into(), &kept.part, resumed(&kept.part, &self.choice))
     }
 
     /// Returns what is kept of these targets. The archive says nothing of attempts; an earlier one has a record.
@@ -247,11 +306,31 @@ pub fn kept_logs(choice: &Choice, kept: Vec<Kept>) -> Logs {
     for kept in kept {
         let (to, from) = read::lane();
         let _ = arrive.try_send(from);
-        readers.spawn(read::replay(kept, choice.clone(), to));
+        let resume = resumed(&kept.part, choice);
+        let cut = read::Cut::new(kept.pod.as_str().into(), &kept.part, resume, choice.clone());
+        readers.spawn(read::replay(kept, cut, to));
     }
     drop(arrive);
     readers.spawn(merge::merge(arrivals, sender, None));
-    Logs { batches, items: VecDeque::new(), evidence: BTreeSet::new(), fold, _readers: readers }
+    Logs { batches, items: VecDeque::new(), evidence: Arc::default(), fold, _readers: readers }
+}
+
+/// The place in the kept output of a part at which to go on.
+fn resumed(part: &str, choice: &Choice) -> Resume {
+    let run = Run { part: part.to_owned(), ..Run::default() };
+    Resume::new(run, choice.cursors.get(part)).unwrap_or_default()
+}
+
+/// The ranks whose lines are to be read in the Launcher's output, because their Workers' output was asked for.
+fn lent(kind: Kind, choice: &Choice, ranks: Option<Ranks>) -> Option<Vec<u32>> {
+    let Which::Workers(indices) = &choice.which else { return None };
+    let is_whole = choice.ranks.is_none()
+        && choice.container.is_none()
+        && choice.states.is_empty()
+        && choice.attempt.is_none()
+        && !choice.previous;
+    let ranks = ranks.filter(|_| is_whole && kind.has_launcher())?;
+    Some(indices.iter().flat_map(|index| ranks.of_worker(*index)).collect())
 }
 
 /// As [`logs`], with an archive of the lines of pods that are gone: it is read in place of those pods, also of pods that
@@ -268,31 +347,14 @@ pub async fn logs_with(
     let object = list::get(client, kind, namespace, job).await?;
     let failure = view::status(&object).failure;
     let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
-    let evidence = evidence.filter(|line| !line.trim().is_empty()).collect();
-    let mut targets = targets(&choice.which, &all_of(kind, &object))?;
-    if !choice.states.is_empty() {
-        let pods = describe::pods(client, kind, namespace, job).await?;
-        targets.retain(|target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod)));
-        if targets.is_empty() {
-            return Err(Error::NoPod {
-                what: format!("no pod is in state {}", choice.states.join(" or ")),
-                advice: Advice::from("see the states of the pods")
-                    .with(Action::Describe(kind.job(namespace, job))),
-            });
-        }
-    }
-    if targets.len() > MAX_PODS {
-        return Err(Error::NoPod {
-            what: format!("{} pods are too many: at most {MAX_PODS} can be read at once", targets.len()),
-            advice: Advice::from("select some Workers").with(Action::Logs {
-                job: kind.job(namespace, job),
-                workers: Some(format!("0-{}", MAX_PODS - 1)),
-                follow: false,
-                previous: false,
-            }),
-        });
-    }
+    let evidence = Arc::new(evidence.filter(|line| !line.trim().is_empty()).collect::<BTreeSet<_>>());
+    let targets = chosen(client, &object, &choice).await?;
+    let ranks = Ranks::of(&object);
+    let lent = lent(kind, &choice, ranks);
     let source = Arc::new(Source {
+        ranks,
+        evidence: evidence.clone(),
+        lent,
         client: client.clone(),
         kind,
         namespace: namespace.to_owned(),
@@ -303,46 +365,97 @@ pub async fn logs_with(
     });
     let fold = source.choice.fold.then(Fold::default);
     let mut readers = JoinSet::new();
-    let (arrive, arrivals) = mpsc::channel(MAX_PODS + 1);
+    // The Launcher lends lines to Workers, and notes have a channel of their own.
+    let (arrive, arrivals) = mpsc::channel(MAX_PODS + 2);
     let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
     let patience = source.choice.follow.then_some(merge::PATIENCE);
     if source.choice.follow {
-        readers.spawn(follow::follow(source, targets, arrive));
+        let lender = source.lent.is_some().then_some(Target::Launcher);
+        readers.spawn(follow::follow(source, targets.into_iter().chain(lender).collect(), arrive));
     } else {
-        let pods = describe::pods(client, kind, namespace, job).await?;
-        let gone: Vec<Target> =
-            targets.iter().copied().filter(|target| newest(*target, &pods).is_none()).collect();
-        let kept = source.kept(gone).await;
-        targets.retain(|target| !kept.iter().any(|kept| kept.part == target.part()));
-        for kept in kept {
-            let (to, from) = read::lane();
-            let _ = arrive.try_send(from);
-            readers.spawn(read::replay(kept, source.choice.clone(), to));
-        }
-        if let Some(record) = record(client, &object, &source.choice, &targets, &pods).await? {
-            let (to, from) = read::lane();
-            let _ = arrive.try_send(from);
-            readers.spawn(read::Reader::of_record(source.clone(), &record.name, to).written(record.text));
-            readers.spawn(merge::merge(arrivals, sender, patience));
-            return Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers });
-        }
-        let ready = match ready(&targets, &pods, &source.job_ref(), view::row(&object).has_ended())? {
-            (ready, notes) if notes.is_empty() => ready,
-            (ready, notes) => {
-                let (to, from) = read::lane();
-                // Both channels have room for the first item.
-                let _ = (arrive.try_send(from), to.try_send(notes));
-                ready
-            }
-        };
-        for pod in ready {
-            let (to, from) = read::lane();
-            let _ = arrive.try_send(from);
-            readers.spawn(read::Reader::new(source.clone(), pod, to).once());
-        }
+        once(&source, &object, targets, arrive, &mut readers).await?;
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
     Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers })
+}
+
+/// Returns the pods to read: those that were chosen, in the states that were chosen.
+///
+/// # Errors
+/// If there is none, or there are too many.
+async fn chosen(client: &Client, object: &DynamicObject, choice: &Choice) -> Result<Vec<Target>, Error> {
+    let (kind, job) = (Kind::of(object), object.name_any());
+    let namespace = object.namespace().unwrap_or_default();
+    let mut targets = targets(&choice.which, &all_of(kind, object))?;
+    if !choice.states.is_empty() {
+        let pods = describe::pods(client, kind, &namespace, &job).await?;
+        targets.retain(|target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod)));
+        if targets.is_empty() {
+            return Err(Error::NoPod {
+                what: format!("no pod is in state {}", choice.states.join(" or ")),
+                advice: Advice::from("see the states of the pods")
+                    .with(Action::Describe(kind.job(&namespace, &job))),
+            });
+        }
+    }
+    if targets.len() > MAX_PODS {
+        return Err(Error::NoPod {
+            what: format!("{} pods are too many: at most {MAX_PODS} can be read at once", targets.len()),
+            advice: Advice::from("select some Workers").with(Action::Logs {
+                job: kind.job(&namespace, &job),
+                workers: Some(format!("0-{}", MAX_PODS - 1)),
+                follow: false,
+                previous: false,
+            }),
+        });
+    }
+    Ok(targets)
+}
+
+/// Starts to read what these targets have written so far: from their pods, from what was kept of them, or from a record.
+async fn once(
+    source: &Arc<Source>,
+    object: &DynamicObject,
+    mut targets: Vec<Target>,
+    arrive: mpsc::Sender<mpsc::Receiver<Batch>>,
+    readers: &mut JoinSet<()>,
+) -> Result<(), Error> {
+    let Source { client, kind, namespace, job, .. } = &**source;
+    let open = || {
+        let (to, from) = read::lane();
+        // The channel has room for every pod.
+        let _ = arrive.try_send(from);
+        to
+    };
+    let pods = describe::pods(client, *kind, namespace, job).await?;
+    let lender = source.lent.is_some().then_some(Target::Launcher);
+    let all = targets.iter().copied().chain(lender);
+    let gone: Vec<Target> = all.filter(|target| newest(*target, &pods).is_none()).collect();
+    let kept = source.kept(gone).await;
+    targets.retain(|target| !kept.iter().any(|kept| kept.part == target.part()));
+    let lender = lender.and_then(|lender| newest(lender, &pods)).filter(|pod| has_output(pod));
+    let is_lent = lender.is_some() || kept.iter().any(|kept| kept.part == Target::Launcher.part());
+    for kept in kept {
+        let cut = source.cut_of(&kept);
+        readers.spawn(read::replay(kept, cut, open()));
+    }
+    if let Some(record) = record(client, object, &source.choice, &targets, &pods).await? {
+        let reader = read::Reader::of_record(source.clone(), &record.name, open());
+        readers.spawn(reader.written(record.text));
+        return Ok(());
+    }
+    let ended = view::row(object).has_ended();
+    let (ready, notes) = ready(&targets, &pods, &source.job_ref(), ended, is_lent)?;
+    if !notes.is_empty() {
+        // The channel has room for the first item.
+        let _ = open().try_send(notes);
+    }
+    for pod in ready.into_iter().chain(lender) {
+        if let Some(reader) = read::Reader::new(source.clone(), pod, open()) {
+            readers.spawn(reader.once());
+        }
+    }
+    Ok(())
 }
 
 /// The end of an attempt's output, kept in its record.
@@ -382,27 +495,35 @@ async fn record(
     }
 }
 
+/// Whether a pod has something to read.
+fn has_output(pod: &Pod) -> bool {
+    describe::started(pod) || semantics::has_ended(pod)
+}
+
 /// Returns the pods that have something to read, and notes about the others.
 ///
 /// # Errors
-/// If the only target has nothing to read.
+/// If the only target has nothing to read, and no other pod lends it lines.
 fn ready<'p>(
     targets: &[Target],
     pods: &'p [Pod],
     job: &JobRef,
     ended: bool,
+    is_lent: bool,
 ) -> Result<(Vec<&'p Pod>, Batch), Error> {
     let mut ready = Vec::new();
     let mut notes = Vec::new();
     for target in targets {
         match newest(*target, pods) {
-            Some(pod) if describe::started(pod) || semantics::has_ended(pod) => ready.push(pod),
+            Some(pod) if has_output(pod) => ready.push(pod),
+            // What its ranks printed is there.
+            None if ended && is_lent => {}
             missing => {
                 let error = match missing {
                     None if ended => gone(*target, job),
                     missing => nothing_yet(target.name(&job.name), missing, job),
                 };
-                if targets.len() == 1 {
+                if targets.len() == 1 && !is_lent {
                     return Err(error);
                 }
                 notes.push(Ok(Item::Note(error.to_string())));

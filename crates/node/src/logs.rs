@@ -37,6 +37,8 @@ const MAX_TAPS: usize = 32;
 const MAX_TAPPED_CHUNKS: usize = 16;
 /// How long a container waits for a listener that reads nothing, before the listener is disconnected.
 const TAP_PATIENCE: Duration = Duration::from_secs(10);
+/// How a line begins that stands for lines that were removed. Clients of the log show it as a note.
+const REMOVED: &str = "odh-node: ";
 /// Lines that one step of a reader returns at most.
 const LINES_PER_STEP: usize = 512;
 
@@ -300,9 +302,10 @@ impl RunLog {
     }
 
     fn write(&self, stream: &str, whole: bool, text: &[u8]) -> io::Result<()> {
+        // The time is taken under the lock, so that the times of both streams' lines are in order.
+        let mut open = lock(&self.file);
         let head = format!("{:.9} {stream} {} ", Timestamp::now(), if whole { 'F' } else { 'P' });
         let record = [head.as_bytes(), text, b"\n"].concat();
-        let mut open = lock(&self.file);
         if open.bytes + record.len() as u64 > MAX_FILE_BYTES {
             self.rotate(&mut open)?;
         }
@@ -362,6 +365,8 @@ struct Reader {
     changes: watch::Receiver<LogState>,
     file: BufReader<File>,
     generation: u64,
+    /// The files that were removed before the record that is read next.
+    removed: u64,
     /// Whether the next piece starts a line.
     at_line_start: bool,
     /// A record of which only a part has been written so far.
@@ -386,6 +391,7 @@ impl Reader {
             changes,
             file,
             generation,
+            removed: generation,
             at_line_start: true,
             unfinished: Vec::new(),
             pending: VecDeque::new(),
@@ -417,6 +423,7 @@ impl Reader {
             return Ok(false);
         }
         let oldest = (newest + 1).saturating_sub(MAX_FILES);
+        self.removed += oldest.saturating_sub(self.generation + 1);
         self.generation = (self.generation + 1).max(oldest);
         self.file = BufReader::new(File::open(generation_path(&self.log.path, self.generation, newest))?);
         drop(guard);
@@ -431,12 +438,23 @@ impl Reader {
         if let Some(since) = self.wanted.since
             && time.parse::<Timestamp>().is_ok_and(|time| time < since)
         {
+            // What is before a record that is too old was not asked for either.
+            self.removed = 0;
             return None;
         }
         let text = if tag == b"P" { text.strip_suffix(b"\n").unwrap_or(text) } else { text };
         let prefix = self.wanted.timestamps && self.at_line_start;
+        let removed = if self.at_line_start { std::mem::take(&mut self.removed) } else { 0 };
         self.at_line_start = tag != b"P";
-        Some(if prefix { [time.as_bytes(), b" ", text].concat() } else { text.to_vec() })
+        let head = if prefix { [time.as_bytes(), b" "].concat() } else { Vec::new() };
+        let mut piece = Vec::with_capacity(head.len() + text.len());
+        if removed > 0 {
+            // With the line after it, so that a tail without that line lacks it too.
+            piece.extend([head.as_slice(), removal(removed).as_bytes(), b"\n"].concat());
+        }
+        piece.extend(head);
+        piece.extend(text);
+        Some(piece)
     }
 
     fn skip_to_tail(&mut self, lines: usize) -> io::Result<()> {
@@ -482,6 +500,15 @@ impl Reader {
             }
         }
     }
+}
+
+/// The line that stands for files that were removed.
+fn removal(files: u64) -> String {
+    let megabytes = files.saturating_mul(MAX_FILE_BYTES) / 1_000_000;
+    format!(
+        "{REMOVED}up to {megabytes} MB are missing here: only the last {} MB of a log are kept",
+        MAX_FILES * MAX_FILE_BYTES / 1_000_000
+    )
 }
 
 /// Creates a pipe: the sender for a process, the receiver for us.
@@ -572,6 +599,16 @@ mod tests {
             log.write("stdout", true, &line).unwrap();
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 5);
-        assert_eq!(text(&log, Wanted::default()).await.len(), 5 * ((5 << 20) + 1));
+        let all = text(&log, Wanted::default()).await;
+        let (removed, rest) = all.split_once('\n').unwrap();
+        assert_eq!(removed, "odh-node: up to 157 MB are missing here: only the last 52 MB of a log are kept");
+        assert_eq!(rest.len(), 5 * ((5 << 20) + 1));
+        let tail = text(&log, Wanted { tail_lines: Some(3), ..Wanted::default() }).await;
+        assert_eq!(tail.len(), 3 * ((5 << 20) + 1), "nothing is missing of the last lines");
+        let last = log.read(Wanted { tail_lines: Some(1), timestamps: true, ..Wanted::default() });
+        let last = last.unwrap().next().await.unwrap().unwrap();
+        let since = std::str::from_utf8(&last[..30]).unwrap().trim().parse().ok();
+        let recent = text(&log, Wanted { since, ..Wanted::default() }).await;
+        assert_eq!(recent.len(), (5 << 20) + 1, "nor of those since a time");
     }
 }

@@ -161,6 +161,7 @@ async fn read<Q: DeserializeOwned>(method: &Method, request: Request) -> Result<
     from_query(method, parts.uri.query().unwrap_or_default(), &mut message)?;
     from_header(method, &parts.headers, IDEMPOTENCY_KEY, "idempotencyKey", &mut message)?;
     from_header(method, &parts.headers, LAST_EVENT_ID, "lastEventId", &mut message)?;
+    from_header(method, &parts.headers, LAST_EVENT_ID, "cursor", &mut message)?;
     from_path(method, parts.uri.path(), &mut message)?;
     message.retain(|_, value| !value.is_null());
     let message = typed(Value::Object(message)).map_err(|Mistyped { path, fault, fix }| {
@@ -253,10 +254,11 @@ fn from_header(
     message: &mut Map<String, Value>,
 ) -> Result<(), Problem> {
     let sent = headers.get(HeaderName::from_static(header));
-    let known = method.fields.iter().any(|known| known.name == field);
-    let Some(value) = sent.filter(|_| known && !message.contains_key(field)) else { return Ok(()) };
+    let Some(known) = method.fields.iter().find(|known| known.name == field) else { return Ok(()) };
+    let Some(value) = sent.filter(|_| !message.contains_key(field)) else { return Ok(()) };
     let text = value.to_str().map_err(|_| Problem::usage(field, "is not text", "send printable ASCII"))?;
-    message.insert(field.to_owned(), Value::String(text.to_owned()));
+    let text = Value::String(text.to_owned());
+    message.insert(field.to_owned(), if known.list { Value::Array(vec![text]) } else { text });
     Ok(())
 }
 

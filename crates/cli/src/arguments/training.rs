@@ -492,7 +492,7 @@ pub struct Logs {
     /// Show only the last lines of the rank or the Launcher that failed
     #[arg(long, conflicts_with_all = ["worker", "all", "follow", "previous", "attempt", "rank"])]
     pub failed: bool,
-    /// Show the launch agents' own lines in the output of Workers, too
+    /// Show the lines that launch agents and MPI's starters write themselves, too
     #[arg(long)]
     pub agent: bool,
     /// Container; defaults to the first

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use jobs::logs::sieve::Wanted;
 use jobs::logs::{Choice, Item, Level, Origin, Which, ranges};
-use kube::api::DynamicObject;
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -52,13 +51,13 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     let mut evidence = None;
     while let Some(item) = lines.next().await {
         match item {
-            Ok(Item::Line { pod, at, rank, level, text: line, also }) => {
+            Ok(Item::Line { pod, at, rank, level, text: line, also, cursor: _ }) => {
                 any = true;
                 let is_evidence = lines.is_evidence(&line);
                 if is_evidence && evidence.is_none() {
                     evidence = Some(line.clone());
                 }
-                let (at, first) = (at.map(|at| at.to_string()), Origin { pod, rank });
+                let (at, first) = (at.map(|at| at.to_string()), Origin { pod, rank, cursor: None });
                 let said =
                     Said { line: &line, at: at.as_deref(), level, first: &first, also: &also, is_evidence };
                 text.push(&said);
@@ -72,6 +71,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
                         console.note(&format!("{pod} has not started: it waits for {reason}"));
                     }
                     Item::Note(note) => console.note(&note),
+                    Item::Missing { pod, text } => console.warn(&format!("{pod}: {text}")),
                     Item::Line { .. } => {}
                 }
             }
@@ -95,15 +95,11 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         let has_ended = found.is_ok_and(|found| jobs::view::row(&found).has_ended());
         console.note(&nothing_written(logs, kind, has_ended));
     }
-    if !any && of_workers {
+    if !any && !noted && of_workers {
         console.note(&format!(
             "these Workers wrote nothing themselves; the output of their ranks is in the Launcher's: odh training logs {job} -n {}",
             connection.namespace
         ));
-    }
-    if let (false, Some(ranks)) = (any, &logs.rank) {
-        let found = jobs::list::get(&connection.client, kind, &connection.namespace, &job).await;
-        console.warn(&no_line_of(&ranks.0, found.ok().as_ref()));
     }
     Ok(0)
 }
@@ -125,25 +121,6 @@ fn nothing_written(logs: &Logs, kind: jobs::Kind, has_ended: bool) -> String {
         (false, ..) => "the job has",
     };
     format!("{who} written nothing{}", if has_ended { "" } else { " yet" })
-}
-
-/// Why ranks that were asked for have no line, as far as it is known.
-fn no_line_of(ranks: &[i32], job: Option<&DynamicObject>) -> String {
-    let listed = ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let slots = job.map(|job| {
-        let (row, spec) = (jobs::view::row(job), jobs::view::spec(job));
-        let hosts = row.workers.of + i32::from(spec.run_launcher_as_worker == Some(true));
-        row.slots_per_worker.saturating_mul(hosts)
-    });
-    match slots.filter(|slots| *slots > 0 && ranks.iter().all(|rank| rank >= slots)) {
-        Some(slots) => {
-            format!("no line is tagged with rank {listed}: the job has slots for ranks 0 to {}", slots - 1)
-        }
-        None => format!(
-            "no line is tagged with rank {listed}; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank \
-             (MPICH, Intel MPI)"
-        ),
-    }
 }
 
 /// The maximum number of lines shown of what failed.
@@ -198,6 +175,7 @@ fn choice(logs: &Logs, which: Which) -> Choice {
             level: logs.level,
             context: logs.around.unwrap_or(0),
         },
+        ..Choice::default()
     }
 }
 
@@ -256,7 +234,7 @@ impl<'a> Text<'a> {
 
     fn push(&mut self, said: &Said<'_>) {
         let Text { asked, job, several, prefixes, gathered } = self;
-        let Origin { pod, rank } = said.first;
+        let Origin { pod, rank, cursor: _ } = said.first;
         if asked.output == Output::Json {
             gathered.push_str(&said.object().to_string());
             gathered.push('\n');
@@ -392,7 +370,7 @@ mod tests {
 
     #[test]
     fn the_sources_of_a_folded_line_are_summed_up() {
-        let origin = |pod: &str, rank: Option<u32>| Origin { pod: Arc::from(pod), rank };
+        let origin = |pod: &str, rank: Option<u32>| Origin { pod: Arc::from(pod), rank, cursor: None };
         let said = |first: &Origin, also: &[Origin]| {
             let said = Said { line: "x", at: None, level: None, first, also, is_evidence: false };
             sources("pi", &said)

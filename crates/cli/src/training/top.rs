@@ -329,7 +329,7 @@ fn said(item: Result<Item, jobs::Error>) -> Option<String> {
     match item {
         Ok(Item::Line { text, .. }) => Some(text),
         Ok(Item::Waiting { pod, reason }) => Some(format!("{pod} waits for {reason}")),
-        Ok(Item::Note(note)) => Some(note),
+        Ok(Item::Note(note) | Item::Missing { text: note, .. }) => Some(note),
         Err(error) => Some(error.to_string()),
     }
 }

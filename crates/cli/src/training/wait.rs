@@ -211,7 +211,7 @@ fn print(console: &Console, shown: &Shown, item: Result<Item, Error>) -> Result<
             })
         }
         Ok(Item::Waiting { .. }) => Ok(()),
-        Ok(Item::Note(note)) => {
+        Ok(Item::Note(note) | Item::Missing { text: note, .. }) => {
             shown.aside(|| console.note(&note));
             Ok(())
         }

@@ -3,13 +3,13 @@
 //! The order of the lines of each source is kept: a line joins an earlier equal line only if its source wrote nothing in
 //! between. What is held back is bounded in number and in the time between the lines.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Item, Origin};
+use super::{Cursor, Item, Origin};
 use crate::Error;
 
 /// The longest time between equal lines that are folded.
@@ -28,13 +28,18 @@ pub(super) struct Fold {
     last: HashMap<(Arc<str>, Option<u32>), usize>,
     /// The places of the lines that are held back, by text.
     places: HashMap<String, usize>,
+    /// The lines of each pod up to the first that is held back: whether each has been passed on.
+    unsettled: HashMap<Arc<str>, BTreeMap<Cursor, bool>>,
 }
 
 impl Fold {
     /// Takes the next line, and passes on the lines that no later one can join.
     pub(super) fn push(&mut self, item: Result<Item, Error>, mut pass: impl FnMut(Result<Item, Error>)) {
-        if let Ok(Item::Line { pod, rank, at, text, .. }) = &item {
+        if let Ok(Item::Line { pod, rank, at, text, cursor, .. }) = &item {
             self.release(*at, &mut pass);
+            if let Some(cursor) = cursor {
+                self.unsettled.entry(pod.clone()).or_default().insert(cursor.clone(), false);
+            }
             let source = (pod.clone(), *rank);
             let after = self.last.get(&source).copied();
             let place = self.places.get(text).copied();
@@ -42,7 +47,7 @@ impl Fold {
             if let Some(place) = joins
                 && let Some(Ok(Item::Line { also, .. })) = self.held.get_mut(place - self.passed)
             {
-                also.push(Origin { pod: pod.clone(), rank: *rank });
+                also.push(Origin { pod: pod.clone(), rank: *rank, cursor: cursor.clone() });
                 self.last.insert(source, place);
                 return;
             }
@@ -71,11 +76,12 @@ impl Fold {
     }
 
     fn pass_first(&mut self, pass: &mut impl FnMut(Result<Item, Error>)) {
-        let Some(first) = self.held.pop_front() else { return };
-        if let Ok(Item::Line { text, .. }) = &first
-            && self.places.get(text) == Some(&self.passed)
-        {
-            self.places.remove(text);
+        let Some(mut first) = self.held.pop_front() else { return };
+        if let Ok(Item::Line { pod, text, also, cursor, .. }) = &mut first {
+            if self.places.get(text) == Some(&self.passed) {
+                self.places.remove(text);
+            }
+            self.settle(pod, cursor, also);
         }
         self.passed += 1;
         if self.held.is_empty() {
@@ -83,6 +89,32 @@ impl Fold {
             self.last.clear();
         }
         pass(first);
+    }
+
+    /// Replaces the places of a line by those up to which everything of its pods has been passed on with it: a line may have
+    /// joined one that was written earlier, before others of its pod.
+    fn settle(&mut self, pod: &Arc<str>, cursor: &mut Option<Cursor>, also: &mut [Origin]) {
+        let mut mark = |pod: &Arc<str>, cursor: &Option<Cursor>| {
+            let lines = cursor.as_ref().and_then(|_| self.unsettled.get_mut(pod));
+            let passed = lines.zip(cursor.as_ref()).and_then(|(lines, cursor)| lines.get_mut(cursor));
+            passed.into_iter().for_each(|passed| *passed = true);
+        };
+        mark(pod, cursor);
+        also.iter().for_each(|origin| mark(&origin.pod, &origin.cursor));
+        let mut settled = |pod: &Arc<str>| {
+            let lines = self.unsettled.get_mut(pod)?;
+            let mut last = None;
+            while let Some(line) = lines.first_entry().filter(|line| *line.get()) {
+                last = Some(line.remove_entry().0);
+            }
+            if lines.is_empty() {
+                self.unsettled.remove(pod);
+            }
+            last
+        };
+        *cursor = settled(pod);
+        // The first origin of each further pod gets its place; for the others, nothing is left.
+        also.iter_mut().for_each(|origin| origin.cursor = settled(&origin.pod));
     }
 
     /// Passes on everything.
@@ -130,6 +162,7 @@ mod tests {
             level: None,
             text: text.to_owned(),
             also: Vec::new(),
+            cursor: None,
         })
     }
 
@@ -166,6 +199,32 @@ mod tests {
     fn lines_far_apart_are_not_folded() {
         assert_eq!(folded(vec![line(0, 0, "a"), line(1, 501, "a")]).len(), 2);
         assert_eq!(folded(vec![line(0, 0, "a"), line(1, 500, "a")]).len(), 1);
+    }
+
+    #[test]
+    fn a_line_has_the_place_up_to_which_everything_of_its_pod_was_passed_on() {
+        let place = |number: u32| Some(format!("launcher.1.a.1.{number:x}").parse::<Cursor>().unwrap());
+        let with = |line: Result<Item, Error>, number: u32| match line {
+            Ok(Item::Line { pod, at, rank, level, text, also, .. }) => {
+                Ok(Item::Line { pod, at, rank, level, text, also, cursor: place(number) })
+            }
+            other => other,
+        };
+        // The third line joins the first, before which the second was written.
+        let lines = [with(line(0, 0, "a"), 1), with(line(0, 1, "b"), 2), with(line(1, 2, "a"), 3)];
+        let (mut fold, mut passed) = (Fold::default(), Vec::new());
+        lines.into_iter().for_each(|item| fold.push(item, |item| passed.push(item)));
+        fold.flush(|item| passed.push(item));
+        let cursors: Vec<(Option<Cursor>, Vec<Option<Cursor>>)> = passed
+            .into_iter()
+            .map(|item| match item {
+                Ok(Item::Line { cursor, also, .. }) => {
+                    (cursor, also.into_iter().map(|origin| origin.cursor).collect())
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(cursors, [(place(1), vec![None]), (place(3), vec![])]);
     }
 
     #[test]

@@ -103,10 +103,11 @@ impl Following {
                     self.seen.insert(target);
                     self.said.remove(&target);
                     let (to, from) = lane();
+                    let Some(reader) = Reader::new(self.source.clone(), pod, to) else { continue };
                     if self.arrive.send(from).await.is_err() {
                         return false;
                     }
-                    self.readers.spawn(Reader::new(self.source.clone(), pod, to).follow());
+                    self.readers.spawn(reader.follow());
                 } else if !unread {
                     let reason = describe::waits_for(pod).unwrap_or_else(|| "its container".to_owned());
                     waiting.push((target, pod.name_any(), reason));
@@ -160,7 +161,8 @@ impl Following {
             if self.arrive.send(from).await.is_err() {
                 return false;
             }
-            self.readers.spawn(read::replay(kept, self.source.choice.clone(), to));
+            let cut = self.source.cut_of(&kept);
+            self.readers.spawn(read::replay(kept, cut, to));
         }
         true
     }

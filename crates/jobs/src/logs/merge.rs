@@ -194,7 +194,7 @@ mod tests {
     fn line(pod: &str, nanosecond: i128) -> Result<Item, Error> {
         let at = Timestamp::from_nanosecond(nanosecond).ok();
         let (text, also) = (nanosecond.to_string(), Vec::new());
-        Ok(Item::Line { pod: Arc::from(pod), at, rank: None, level: None, text, also })
+        Ok(Item::Line { pod: Arc::from(pod), at, rank: None, level: None, text, also, cursor: None })
     }
 
     fn texts(batch: &Batch) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Reads one pod's output, either up to its current end, or following it through broken connections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use kube::ResourceExt;
 use kube::api::{Api, LogParams};
 use tokio::sync::mpsc;
 
+use super::chatter;
 use super::kept::Kept;
 use super::level::Levels;
 use super::line::take_line;
-use super::resume::{Resume, split};
+use super::ranks::{Ranks, no_line_of};
+use super::resume::{Novelty, Resume, Run, split};
 use super::sieve::Sieve;
 use super::tag;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
@@ -26,8 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Words of an API server about a container, or a previous run of one, that a pod does not have.
 const NOT_THERE: [&str; 2] = [" is not valid for pod ", "previous terminated container "];
-/// How the launch agent's own lines begin.
-const AGENT_PREFIX: &str = "odh-launch: ";
+/// How the line begins by which a node of the embedded cluster reports that it has removed lines.
+const NODE_REMOVED: &str = "odh-node: ";
 
 /// The channel for a reader's lines.
 pub(super) type Lane = mpsc::Sender<Batch>;
@@ -46,43 +49,119 @@ pub(super) struct Reader {
     /// The container that runs MPI is read unless another one was requested, or an init container keeps it from starting.
     container: Option<String>,
     never_restarted: bool,
-    /// Whether lines of the launch agent are left out.
-    hides_agent: bool,
-    resume: Resume,
     cut: Cut,
     lane: Lane,
 }
 
-/// What the lines of one pod pass through, wherever they come from: the ranks' tags, the levels, the filter.
+/// What the lines of one pod pass through, wherever they come from: what was read before, the ranks' tags, the levels, the
+/// filter.
 pub(super) struct Cut {
     pod: Arc<str>,
+    /// Which lines are wanted.
     choice: Choice,
+    /// The evidence for the cause of the job's failure, which is never hidden.
+    evidence: Arc<BTreeSet<String>>,
+    resume: Resume,
     levels: Levels,
     sieve: Sieve<Item>,
+    /// Whether the pod is a Worker, whose output has much of the launch agent.
+    is_worker: bool,
+    /// The ranks that a line was tagged with, and whether there were other lines, if ranks were chosen of a Launcher.
+    tagged: Option<(BTreeSet<u32>, bool)>,
+    /// The ranks that the job has.
+    ranks: Option<Ranks>,
+    /// Whether the ranks are those of Workers that were chosen, to which the Launcher lends their lines.
+    is_lent: bool,
+    /// Whether it was noted that the Launcher waits for the Workers.
+    noted_wait: bool,
 }
 
 impl Cut {
-    pub(super) fn new(pod: Arc<str>, choice: Choice) -> Cut {
-        Cut { pod, levels: Levels::default(), sieve: Sieve::new(choice.wanted.clone()), choice }
+    /// What the lines of a part of the job pass through.
+    pub(super) fn new(pod: Arc<str>, part: &str, resume: Resume, choice: Choice) -> Cut {
+        let is_of_ranks = choice.ranks.is_some() && part == Target::Launcher.part();
+        Cut {
+            pod,
+            resume,
+            levels: Levels::default(),
+            sieve: Sieve::new(choice.wanted.clone()),
+            is_worker: part.starts_with("worker-"),
+            tagged: is_of_ranks.then(Default::default),
+            ranks: None,
+            evidence: Arc::default(),
+            is_lent: false,
+            noted_wait: false,
+            choice,
+        }
     }
 
-    /// Adds a line to the batch if it is wanted, and the lines around it.
-    pub(super) fn take_in(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) {
-        let Cut { pod, choice, levels, sieve } = self;
+    /// With what is known of the job: its ranks, the evidence for the cause of its failure, and whether the Launcher lends lines.
+    pub(super) fn of_job(self, ranks: Option<Ranks>, evidence: Arc<BTreeSet<String>>, is_lent: bool) -> Cut {
+        Cut { ranks, evidence, is_lent, ..self }
+    }
+
+    /// Adds a line to the batch if it is new and wanted, and the lines around it; returns whether it is new.
+    pub(super) fn take_in(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) -> bool {
+        let removed = text.strip_prefix(NODE_REMOVED);
+        match at.map(|at| self.resume.novelty(at)) {
+            Some(Novelty::Known) => return false,
+            Some(Novelty::AfterGap) if removed.is_none() => {
+                let text = "lines are missing here: they were removed before they could be read".to_owned();
+                batch.push(Ok(Item::Missing { pod: self.pod.clone(), text }));
+            }
+            _ => {}
+        }
+        if let Some(text) = removed {
+            batch.push(Ok(Item::Missing { pod: self.pod.clone(), text: text.to_owned() }));
+        } else if !self.hides(text) {
+            self.pass(at, text, batch);
+        } else if !self.is_worker && !self.noted_wait && chatter::is_wait(text) {
+            self.noted_wait = true;
+            batch.push(Ok(Item::Note("the Launcher waits until its Workers answer".to_owned())));
+        }
+        true
+    }
+
+    fn hides(&self, text: &str) -> bool {
+        !self.choice.agents
+            && chatter::is_chatter(text, self.is_worker)
+            && !self.evidence.contains(&diagnosis::as_evidence(text))
+    }
+
+    fn pass(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) {
+        let Cut { pod, choice, resume, levels, sieve, tagged, .. } = self;
         // Tags that stay on the line are not part of what the rank wrote either.
-        let tagged = tag::split(text);
-        let written = tagged.map_or(text, |(_, rest)| rest);
-        let (rank, text) = match tagged {
+        let split = tag::split(text);
+        let written = split.map_or(text, |(_, rest)| rest);
+        let (rank, text) = match split {
             Some((rank, rest)) if choice.split || choice.ranks.is_some() => (Some(rank), rest),
             _ => (None, text),
         };
+        if let Some((found, others)) = tagged {
+            *others |= rank.is_none();
+            found.extend(rank);
+        }
         if choice.ranks.as_ref().is_some_and(|wanted| !rank.is_some_and(|rank| wanted.contains(&rank))) {
             return;
         }
         let level = levels.next(rank, written);
-        let (pod, also) = (pod.clone(), Vec::new());
-        let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also };
+        let (pod, also, cursor) = (pod.clone(), Vec::new(), resume.cursor());
+        let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also, cursor };
         sieve.push(text, level, item, |item| batch.push(Ok(item)));
+    }
+
+    /// Adds a note about chosen ranks of which there was no line. Without any line, there is nothing to say yet.
+    pub(super) fn finish(&mut self, batch: &mut Batch) {
+        let Some((found, others)) = self.tagged.take() else { return };
+        let wanted = self.choice.ranks.iter().flatten();
+        let missing: Vec<u32> = wanted.copied().filter(|rank| !found.contains(rank)).collect();
+        // Ranks of a Worker that were not chosen one by one may have printed nothing, and a part of a log may lack theirs.
+        let is_part =
+            self.choice.tail.is_some() || self.choice.since.is_some() || !self.choice.cursors.is_empty();
+        let is_news = if self.is_lent || is_part { found.is_empty() } else { !missing.is_empty() };
+        if is_news && (others || !found.is_empty()) {
+            batch.push(Ok(Item::Note(no_line_of(&missing, self.ranks, !found.is_empty()))));
+        }
     }
 }
 
@@ -107,20 +186,23 @@ enum Left {
 }
 
 impl Reader {
-    pub(super) fn new(source: Arc<Source>, pod: &Pod, lane: Lane) -> Reader {
+    /// A reader of a pod; `None` if all of its output was read before the place at which reading goes on.
+    pub(super) fn new(source: Arc<Source>, pod: &Pod, lane: Lane) -> Option<Reader> {
         let spec = pod.spec.as_ref();
-        Reader {
+        let target = Target::of(&describe::pod_view(pod));
+        let part = target.map(Target::part).unwrap_or_default();
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let run = Run::new(part.clone(), created, pod.metadata.uid.as_deref().unwrap_or_default());
+        let resume = Resume::new(run, source.choice.cursors.get(&part))?;
+        Some(Reader {
             name: pod.name_any().into(),
-            target: Target::of(&describe::pod_view(pod)),
+            target,
             container: source.choice.container.clone().or_else(|| speaking_container(pod)),
             never_restarted: spec.and_then(|spec| spec.restart_policy.as_deref()) == Some("Never"),
-            // In the Launcher's output they are what a diagnosis rests on.
-            hides_agent: !source.choice.agents && describe::pod_view(pod).role == "worker",
-            resume: Resume::default(),
-            cut: Cut::new(pod.name_any().into(), source.choice.clone()),
+            cut: source.cut(pod.name_any().into(), &part, resume),
             source,
             lane,
-        }
+        })
     }
 
     /// A reader of what a record keeps, under the record's name.
@@ -130,9 +212,7 @@ impl Reader {
             target: None,
             container: None,
             never_restarted: true,
-            hides_agent: false,
-            resume: Resume::default(),
-            cut: Cut::new(name.into(), source.choice.clone()),
+            cut: source.cut(name.into(), &Target::Launcher.part(), Resume::default()),
             source,
             lane,
         }
@@ -151,12 +231,15 @@ impl Reader {
                 return;
             }
         }
+        self.finish().await;
     }
 
     /// Reads up to the current end.
     pub(super) async fn once(mut self) {
-        match self.connection(None, false).await {
-            Ok(_) | Err(Stop::ReaderGone) => {}
+        let from = self.cut.resume.again();
+        match self.connection(from, false).await {
+            Ok(_) => self.finish().await,
+            Err(Stop::ReaderGone) => {}
             Err(Stop::Gone(error)) => self.removed(Some(error)).await,
             Err(Stop::Failed(error)) => self.failed(error).await,
         }
@@ -165,10 +248,21 @@ impl Reader {
     /// Reads until no more output can come.
     pub(super) async fn follow(mut self) {
         match self.through_breaks().await {
-            Ok(()) | Err(Stop::ReaderGone) => {}
+            Ok(()) => self.finish().await,
+            Err(Stop::ReaderGone) => {}
             // A pod that was removed while it was followed has nothing more to say.
             Err(Stop::Gone(_)) => self.removed(None).await,
             Err(Stop::Failed(error)) => self.failed(error).await,
+        }
+    }
+
+    /// Passes on what is to be said at the end.
+    async fn finish(mut self) {
+        let mut batch = Vec::new();
+        self.cut.finish(&mut batch);
+        if !batch.is_empty() {
+            // If the consumer is gone, nobody wants to know.
+            let _ = self.lane.send(batch).await;
         }
     }
 
@@ -180,7 +274,10 @@ impl Reader {
     /// Passes on what is kept of the pod, which was removed; otherwise the error, if there is one.
     async fn removed(self, error: Option<Error>) {
         match (self.source.kept(self.target).await.pop(), error) {
-            (Some(kept), _) => replay(kept, self.source.choice.clone(), self.lane).await,
+            (Some(kept), _) => {
+                let cut = self.source.cut_of(&kept);
+                replay(kept, cut, self.lane).await;
+            }
             (None, Some(error)) => self.failed(error).await,
             (None, None) => {}
         }
@@ -190,7 +287,7 @@ impl Reader {
         let (mut breaks, mut any) = (0, false);
         let mut pause = FIRST_PAUSE;
         loop {
-            let from = self.resume.again();
+            let from = self.cut.resume.again();
             let broken = match self.connection(from, true).await {
                 Err(Stop::ReaderGone) => return Err(Stop::ReaderGone),
                 Err(Stop::Gone(error) | Stop::Failed(error)) => Some(error),
@@ -245,14 +342,15 @@ impl Reader {
     fn parameters(&self, from: Option<jiff::Timestamp>, follow: bool) -> LogParams {
         let choice = &self.source.choice;
         let since = choice.since.map(|since| i64::try_from(since.as_secs().max(1)).unwrap_or(i64::MAX));
+        let is_first = choice.cursors.is_empty() && from.is_none();
         LogParams {
             container: self.container.clone(),
             follow,
             previous: choice.previous,
             timestamps: true,
-            since_time: from,
-            since_seconds: since.filter(|_| from.is_none()),
-            tail_lines: choice.tail.filter(|_| from.is_none()),
+            since_time: from.or_else(|| choice.since_when_resumed()),
+            since_seconds: since.filter(|_| is_first),
+            tail_lines: choice.tail.filter(|_| is_first),
             ..LogParams::default()
         }
     }
@@ -292,14 +390,7 @@ impl Reader {
     fn take_in(&mut self, line: &[u8], batch: &mut Batch) -> bool {
         let text = String::from_utf8_lossy(line);
         let (at, text) = split(&text);
-        if !at.is_none_or(|at| self.resume.is_new(at)) {
-            return false;
-        }
-        if self.hides_agent && text.starts_with(AGENT_PREFIX) {
-            return true;
-        }
-        self.cut.take_in(at, text, batch);
-        true
+        self.cut.take_in(at, text, batch)
     }
 
     fn broken(&self, error: &std::io::Error) -> Stop {
@@ -309,19 +400,22 @@ impl Reader {
 }
 
 /// Passes kept lines through the filters of a choice.
-pub(super) async fn replay(kept: Kept, choice: Choice, lane: Lane) {
-    let Kept { part: _, pod, mut lines } = kept;
-    let mut cut = Cut::new(pod.into(), choice);
+pub(super) async fn replay(kept: Kept, mut cut: Cut, lane: Lane) {
+    let Kept { part: _, pod: _, mut lines } = kept;
+    let _ = cut.resume.again();
     let mut batch = Vec::new();
     while let Some(line) = lines.next().await {
         match line {
-            Ok((at, text)) => cut.take_in(Some(at), &text, &mut batch),
+            Ok((at, text)) => {
+                cut.take_in(Some(at), &text, &mut batch);
+            }
             Err(error) => batch.push(Err(error)),
         }
         if batch.len() >= BATCH_LINES && lane.send(std::mem::take(&mut batch)).await.is_err() {
             return;
         }
     }
+    cut.finish(&mut batch);
     if !batch.is_empty() {
         // If the consumer is gone, nobody wants the rest.
         let _ = lane.send(batch).await;

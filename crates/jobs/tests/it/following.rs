@@ -1,6 +1,6 @@
 //! A job while it runs and after its end: wait, logs, explain. The statuses are those that an operator writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use futures::stream;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use jobs::logs::kept::{Archive, Kept};
-use jobs::logs::{self, Choice, Item, Level, Which};
+use jobs::logs::{self, Choice, Cursor, Item, Level, Which};
 use jobs::progress::{Outcome, Progress};
 use jobs::{Class, Kind, delete, explanation, wait};
 use plan::Stage as State;
@@ -97,6 +97,7 @@ async fn read(stage: &Stage, choice: Choice) -> Vec<String> {
         match item.unwrap() {
             Item::Line { pod, text, .. } => read.push(format!("{pod}: {text}")),
             Item::Note(text) => read.push(text),
+            Item::Missing { pod, text } => read.push(format!("{pod}: missing: {text}")),
             Item::Waiting { pod, .. } => read.push(format!("waiting for {pod}")),
         }
     }
@@ -126,7 +127,89 @@ async fn logs_are_the_launchers_or_those_of_all_pods_in_the_order_of_their_times
         ["pi-launcher-x: starting", "pi-worker-0: step 0", "pi-worker-1: step 0", "pi-launcher-x: done"];
     assert_eq!(read(&stage, Choice { which: Which::All, ..Choice::default() }).await, all);
     let one = Choice { which: Which::Workers(vec![1]), ..Choice::default() };
-    assert_eq!(read(&stage, one).await, ["pi-worker-1: step 0"]);
+    let untagged = "no line is tagged with rank 1; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank \
+                    (MPICH, Intel MPI)";
+    assert_eq!(read(&stage, one).await, [untagged, "pi-worker-1: step 0"]);
+}
+
+#[tokio::test]
+async fn a_workers_log_is_what_its_ranks_wrote_wherever_it_was_written() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
+    stage.pod("pi", "worker", "pi-worker-0", "Running", running()).await;
+    stage.status("pi", json!({ "phase": "Succeeded" })).await;
+    stage.output(&[
+        ("pi-launcher-x", 1, "odh-launch: waiting for pi-worker-0.pi.team.svc (10 s of 600 s): no address"),
+        ("pi-launcher-x", 1, "[host:5] plm:rsh: Warning: setpgid(5,5) failed in parent with errno=1"),
+        ("pi-launcher-x", 2, "[1,0]<stdout>:step of rank 0"),
+        ("pi-launcher-x", 3, "[1,1]<stdout>:step of rank 1"),
+        ("pi-launcher-x", 5, "odh-launch: pi-worker-1: authentication failed"),
+        ("pi-worker-0", 1, "odh-launch: serving on [::]:7222"),
+        ("pi-worker-0", 4, "a warning of a library"),
+    ]);
+    let of = |worker: i32| Choice { which: Which::Workers(vec![worker]), ..Choice::default() };
+    let waits = "the Launcher waits until its Workers answer";
+    assert_eq!(
+        read(&stage, of(0)).await,
+        [waits, "pi-launcher-x: step of rank 0", "pi-worker-0: a warning of a library"]
+    );
+    // The pod is gone; what its ranks wrote is not.
+    assert_eq!(read(&stage, of(1)).await, [waits, "pi-launcher-x: step of rank 1"]);
+    let launcher = read(&stage, Choice::default()).await;
+    let error = "pi-launcher-x: odh-launch: pi-worker-1: authentication failed";
+    assert_eq!(launcher.last().map(String::as_str), Some(error), "an error is no chatter");
+    assert_eq!(launcher.len(), 4, "{launcher:?}");
+    let agents = Choice { agents: true, ..Choice::default() };
+    assert_eq!(read(&stage, agents).await.len(), 5);
+    let nobody = Choice { ranks: Some(vec![0, 9]), ..Choice::default() };
+    let missing = "no line is tagged with rank 9: the job has slots for ranks 0 to 1";
+    assert_eq!(read(&stage, nobody).await, [waits, "pi-launcher-x: step of rank 0", missing]);
+}
+
+#[tokio::test]
+async fn a_reading_goes_on_at_the_places_of_an_earlier_one() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
+    for worker in ["pi-worker-0", "pi-worker-1"] {
+        stage.pod("pi", "worker", worker, "Running", running()).await;
+    }
+    stage.status("pi", json!({ "phase": "Succeeded" })).await;
+    stage.output(&[
+        ("pi-launcher-x", 1, "a"),
+        ("pi-launcher-x", 1, "a"),
+        ("pi-launcher-x", 3, "b"),
+        ("pi-worker-0", 1, "c"),
+        ("pi-worker-0", 1, "c"),
+        ("pi-worker-0", 1, "d"),
+        ("pi-worker-1", 1, "c"),
+        ("pi-worker-1", 2, "odh-node: up to 61 MB are missing here"),
+        ("pi-worker-1", 2, "e"),
+    ]);
+    let all = Choice { which: Which::All, ..Choice::default() };
+    let whole = read(&stage, all.clone()).await;
+    assert_eq!(whole.len(), 9);
+    assert!(whole.contains(&"pi-worker-1: missing: up to 61 MB are missing here".to_owned()), "{whole:?}");
+    let lines: Vec<String> = whole.into_iter().filter(|line| !line.contains("missing")).collect();
+    for cut in 1..=lines.len() {
+        let mut first = logs::logs(&stage.client, KIND, TEAM, "pi", all.clone()).await.unwrap();
+        let (mut got, mut cursors) = (Vec::new(), BTreeMap::new());
+        while got.len() < cut {
+            if let Item::Line { pod, text, cursor, .. } = first.next().await.unwrap().unwrap() {
+                let cursor: Cursor = cursor.unwrap().to_string().parse().unwrap();
+                cursors.insert(cursor.part().to_owned(), cursor);
+                got.push(format!("{pod}: {text}"));
+            }
+        }
+        // A tail was for the first request.
+        let rest = read(&stage, Choice { cursors, tail: Some(1), ..all.clone() }).await;
+        got.extend(rest.into_iter().filter(|line| !line.contains("missing")));
+        let (mut got, mut all) = (got, lines.clone());
+        got.sort();
+        all.sort();
+        assert_eq!(got, all, "cut after {cut} lines");
+    }
 }
 
 /// Keeps one line of each part but Worker 1.
@@ -158,18 +241,23 @@ async fn an_archive_is_read_in_place_of_pods_that_are_gone_or_go_just_then() {
         let read = async |choice: Choice| {
             let (choice, archive) = (Choice { follow, ..choice }, Arc::new(OneLine) as Arc<dyn Archive>);
             let mut logs = logs::logs_with(&client, (KIND, TEAM, "pi"), choice, Some(archive)).await?;
-            let item = tokio::time::timeout(PATIENCE, logs.next()).await.unwrap();
-            item.transpose()
+            loop {
+                // The Launcher's line has no tag.
+                match tokio::time::timeout(PATIENCE, logs.next()).await.unwrap().transpose()? {
+                    Some(Item::Note(note)) => assert!(note.starts_with("no line is tagged"), "{note}"),
+                    item => return Ok::<_, jobs::Error>(item),
+                }
+            }
         };
         let kept = read(workers(&[0])).await.unwrap();
         assert!(
             matches!(&kept, Some(Item::Line { pod, text, .. }) if &**pod == "pi-worker-0" && text == "kept"),
             "{kept:?}"
         );
-        // Of Worker 1 nothing is kept.
+        // Of Worker 1 nothing is kept, but of the Launcher, where its ranks may have written.
         match read(workers(&[1])).await {
-            Ok(nothing) => assert!(follow && nothing.is_none(), "{nothing:?}"),
-            Err(error) => assert!(!follow && error.class() == Class::NotFound, "{error}"),
+            Ok(nothing) => assert!(nothing.is_none(), "{nothing:?}"),
+            Err(error) => assert!(!follow && is_there && error.class() == Class::NotFound, "{error}"),
         }
     }
 }

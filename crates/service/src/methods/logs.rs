@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use history::logs::{self as archive, Archive, Selection, Source};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use jobs::logs::kept::{self, Kept};
 use jobs::logs::sieve::{self, MAX_CONTEXT, Wanted};
-use jobs::logs::{self, Choice, Item, Logs, Which};
+use jobs::logs::{self, Choice, Cursor, Item, Logs, Which};
 use jobs::{Error, Kind};
 
 use crate::collector::RunName;
@@ -23,6 +23,8 @@ use crate::service::Service;
 
 /// The most states of pods to ask for.
 const MOST_STATES: usize = 20;
+/// The most places to go on at: one of each pod, and of those before them.
+const MOST_CURSORS: usize = 2 * logs::MAX_PODS;
 /// What is read, in the words of errors.
 const ARCHIVED: &str = "the archived output";
 
@@ -95,10 +97,9 @@ impl OfJob {
 
     /// Returns the lines of these parts. They are read once somebody reads them.
     fn lines(&self, archive: &Archive, runs: BTreeMap<String, Run>, parts: &BTreeSet<String>) -> Vec<Kept> {
-        let (since, tail) = (self.choice.since, self.choice.tail);
-        let since =
-            since.and_then(|since| Timestamp::now().checked_sub(SignedDuration::try_from(since).ok()?).ok());
+        let now = Timestamp::now();
         let of = |(part, (run, source)): (String, Run)| {
+            let (since, tail) = self.choice.kept_place(&part, now);
             let selection = Selection {
                 uid: source.uid,
                 attempt: Some(source.attempt),
@@ -223,8 +224,8 @@ fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
         ));
     }
     Ok(Choice {
-        attempt: None,
-        agents: true,
+        agents: request.agents,
+        cursors: cursors(&request.cursor)?,
         which,
         states: request.state.clone(),
         split: request.split,
@@ -241,7 +242,26 @@ fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
             level,
             context,
         },
+        ..Choice::default()
     })
+}
+
+/// Reads the places at which to go on: of each part of the job, the last one.
+fn cursors(sent: &[String]) -> Result<BTreeMap<String, Cursor>, Problem> {
+    // A browser's header has several of them in one text.
+    let all: Vec<&str> = sent.iter().flat_map(|text| text.split(',')).map(str::trim).collect();
+    if all.len() > MOST_CURSORS {
+        let fault = format!("has {} values", all.len());
+        return Err(Problem::invalid("cursor", fault, "send the last one of each pod"));
+    }
+    let mut cursors = BTreeMap::new();
+    for text in all.into_iter().filter(|text| !text.is_empty()) {
+        let cursor: Cursor =
+            text.parse().map_err(|fault| Problem::invalid("cursor", fault, "send it as it came"))?;
+        let before = cursors.remove(cursor.part());
+        cursors.insert(cursor.part().to_owned(), before.map_or(cursor.clone(), |before| cursor.max(before)));
+    }
+    Ok(cursors)
 }
 
 fn pattern(field: &str, text: &str) -> Result<Option<regex::Regex>, Problem> {
@@ -252,6 +272,11 @@ fn pattern(field: &str, text: &str) -> Result<Option<regex::Regex>, Problem> {
     built.map(Some).map_err(|fault| Problem::invalid(field, fault, "send a regular expression"))
 }
 
+/// A place in the output of a pod, as text.
+fn place(cursor: Option<Cursor>) -> String {
+    cursor.map(|cursor| cursor.to_string()).unwrap_or_default()
+}
+
 fn log_item(lines: &Logs, item: Item) -> LogItem {
     let of = |kind: &str, pod: &str, text: String| LogItem {
         r#type: kind.to_owned(),
@@ -260,17 +285,23 @@ fn log_item(lines: &Logs, item: Item) -> LogItem {
         ..LogItem::default()
     };
     match item {
-        Item::Line { pod, at, rank, level, text, also } => LogItem {
+        Item::Line { pod, at, rank, level, text, also, cursor } => LogItem {
             at: time(at),
+            cursor: place(cursor),
             rank: rank.map(count),
             level: level.map(|level| level.to_string()).unwrap_or_default(),
             also: also
                 .iter()
-                .map(|origin| LogOrigin { pod: origin.pod.to_string(), rank: origin.rank.map(count) })
+                .map(|origin| LogOrigin {
+                    pod: origin.pod.to_string(),
+                    rank: origin.rank.map(count),
+                    cursor: place(origin.cursor.clone()),
+                })
                 .collect(),
             evidence: lines.is_evidence(&text),
             ..of("line", &pod, text)
         },
+        Item::Missing { pod, text } => of("missing", &pod, text),
         Item::Waiting { pod, reason } => of("waiting", &pod, reason),
         Item::Note(text) => of("note", "", text),
     }

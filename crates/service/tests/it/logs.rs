@@ -24,10 +24,14 @@ async fn stage_with_output() -> Stage {
     stage
 }
 
-fn lines(text: &str) -> Vec<String> {
+fn items(text: &str) -> Vec<Value> {
     let items = text.lines().filter(|line| !line.is_empty());
     let items = items.map(|line| serde_json::from_str::<Value>(line).unwrap());
-    items.map(|item| item["text"].as_str().unwrap().to_owned()).collect()
+    items.filter(|item| item["type"] == "line").collect()
+}
+
+fn lines(text: &str) -> Vec<String> {
+    items(text).iter().map(|item| item["text"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -69,6 +73,28 @@ async fn lines_are_events_for_browsers_and_items_over_grpc() {
 }
 
 #[tokio::test]
+async fn a_log_goes_on_at_the_last_cursor_of_each_pod() {
+    let stage = stage_with_output().await;
+    let all = items(&stage.get(&format!("{LOGS}?all=true"), JANE).await.text);
+    let texts = |items: &[Value]| items.iter().map(|item| item["text"].clone()).collect::<Vec<_>>();
+    assert_eq!(all.len(), 5);
+    for cut in 1..all.len() {
+        let mut last = std::collections::BTreeMap::new();
+        for item in &all[..cut] {
+            last.insert(item["pod"].to_string(), item["cursor"].as_str().unwrap());
+        }
+        let cursors: Vec<&str> = last.into_values().collect();
+        let query: String = cursors.iter().map(|cursor| format!("&cursor={cursor}")).collect();
+        let rest = stage.get(&format!("{LOGS}?all=true&tail=1{query}"), JANE).await;
+        assert_eq!(texts(&items(&rest.text)), texts(&all[cut..]), "after {cut} lines");
+        // Browsers send the header.
+        let mut sent = request("GET", &format!("{LOGS}?all=true"), JANE, None);
+        sent.headers_mut().insert("last-event-id", cursors.join(",").parse().unwrap());
+        assert_eq!(texts(&items(&stage.send(sent).await.text)), texts(&all[cut..]));
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_a_problem_before_the_stream() {
     let stage = stage_with_output().await;
     for (query, status, field) in [
@@ -78,6 +104,7 @@ async fn what_cannot_be_read_is_a_problem_before_the_stream() {
         ("tail=-1", 422, Some("tail")),
         ("context=100000", 422, Some("context")),
         ("rank=-1", 422, Some("rank")),
+        ("cursor=yesterday", 422, Some("cursor")),
     ] {
         let reply = stage.get(&format!("{LOGS}?{query}"), JANE).await;
         assert_eq!(reply.status, status, "{query}: {}", reply.text);
