@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from faults import NOT_THE_SERVICE, TOO_MANY, Proxy, proxy
@@ -112,41 +113,23 @@ def test_logs_continue_after_breaks_without_loss_and_without_doubles(bad: Proxy,
     assert list(job.logs(tail=3)) == lines[-3:]
 
 
-def test_lines_of_the_same_time_are_neither_lost_nor_doubled() -> None:
+def test_a_log_goes_on_at_the_last_place_of_each_pod() -> None:
     from openshift_ai.training._resume import LogPosition
 
-    def item(pod: str, at: str, text: str) -> dict[str, str]:
-        return {"type": "line", "pod": pod, "at": f"2026-01-31T12:00:{at}Z", "text": text}
+    def line(pod: str, cursor: str, *also: tuple[str, str]) -> dict[str, Any]:
+        others = [{"pod": other, "cursor": place} for other, place in also]
+        return {"type": "line", "pod": pod, "text": cursor, "cursor": cursor, "also": others}
 
-    everything = [
-        item(pod, at, f"{pod}{index}")
-        for index, (pod, at) in enumerate(
-            [
-                ("a", "00"),
-                ("b", "00"),
-                ("a", "00.5"),
-                ("a", "00.5"),
-                ("a", "00.5"),
-                ("b", "00.50"),
-                ("a", "01"),
-                ("c", "01"),
-            ]
-        )
+    position = LogPosition({"tail": 100})
+    assert position.query() == {"tail": 100, "cursor": None}
+    position.lines([line("a", "a1"), line("b", "b1"), {"type": "note", "text": "x"}, line("a", "a2", ("c", "c1"))])
+    assert position.query()["cursor"] == ["a2", "b1", "c1"]
+    assert position.notes([{"type": "note", "text": "x"}, {"type": "waiting", "pod": "a", "text": "a node"}] * 2) == [
+        "x",
+        "a waits for a node",
     ]
-    for cut in range(len(everything) + 1):
-        for again in range(cut + 1):
-            position = LogPosition({"tail": 100})
-            taken = position.lines(everything[:cut])
-            query = position.query()
-            assert query.get("tail") == (100 if cut == 0 else None)
-            # What the service repeats begins anywhere before the break, if nothing of it has a time of which it left lines out.
-            first = everything[again]["at"] if again < len(everything) else ""
-            if any(
-                one["at"] == first and one["pod"] == everything[again]["pod"] for one in everything[:again] if first
-            ):
-                continue
-            taken += position.lines(everything[again:])
-            assert taken == [one["text"] for one in everything], (cut, again)
+    position.lines([line("b", "", ("c", ""))])
+    assert position.query()["cursor"] == ["a2", "b1", "c1"], "lines before it are still to come"
 
 
 def test_a_wait_survives_breaks(bad: Proxy, behind: MPIJobClient) -> None:

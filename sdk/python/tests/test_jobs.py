@@ -20,6 +20,7 @@ from openshift_ai.training import (
     JobFailedError,
     JobList,
     JobStatus,
+    JobWarning,
     LogLine,
     MPIJob,
     MPIJobClient,
@@ -136,9 +137,20 @@ def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
         job.wait_for_completion(timeout=1)
     assert isinstance(caught.value, TimeoutError)
     assert "client.get('long'" in caught.value.hint
-    stuck = client.create_mpijob(name="stuck", image=IMAGE, command=FOREVER, workers=1, memory_per_worker="900Ti")
+    with pytest.warns(JobWarning, match=r"stuck: it waits: "):
+        stuck = client.create_mpijob(name="stuck", image=IMAGE, command=FOREVER, workers=1, memory_per_worker="900Ti")
+    notes: list[str] = []
     with pytest.raises(TrainingTimeoutError, match=r"it waits: .*") as caught:
-        stuck.wait_for_completion(timeout=3)
+        stuck.wait_for_completion(timeout=6, on_note=notes.append)
+    assert len([note for note in notes if note.startswith("stuck: Pending (Unschedulable): ")]) == 1, notes
+    followed: list[str] = []
+
+    def cancel(note: str) -> None:
+        followed.append(note)
+        stuck.cancel()
+
+    assert list(stuck.logs(follow=True, on_note=cancel)) == []
+    assert followed, "it is said what is waited for"
     assert caught.value.reason == "Unschedulable"
     assert caught.value.details
     stuck.delete(wait=True)

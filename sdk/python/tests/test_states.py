@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from openshift_ai.training import JobStatus, _html
+from openshift_ai.training import JobStatus, _html, _notes
 
 REPOSITORY = Path(__file__).parents[3]
 #: The training service computes the rows of the same cases.
@@ -38,3 +38,32 @@ def test_a_state_that_is_not_known_has_no_colour_of_another() -> None:
         assert f"color:{GREY}" in _html.badge(JobStatus.model_validate(row))
     cancelled = next(case["row"] for case in CASES if case["row"]["state"] == "Cancelled")
     assert f"color:{GREY}" in _html.badge(JobStatus.model_validate(cancelled)), "it did not fail"
+
+
+def test_what_a_job_waits_for_is_said_once_for_each_cause() -> None:
+    def status(state: str, health: str = "waiting", message: str = "") -> JobStatus:
+        ended = state.startswith("Succeeded")
+        row = {"name": "pi", "phase": "Pending", "state": state, "health": health, "message": message, "ended": ended}
+        return JobStatus.model_validate(row)
+
+    waits = _notes.Waits()
+    retried = "attempt {} of 4 starts at about 06:30:1{} UTC"
+    seen = [
+        status("Pending"),
+        status("Pending (Initializing)"),
+        status("Pending (Unschedulable)", message="0 of 3 nodes fit"),
+        status("Pending (Unschedulable)", message="0 of 4 nodes fit"),
+        status("Running", "running"),
+        status("Retrying (OutOfMemory)", "degraded", retried.format(2, 1)),
+        status("Retrying (OutOfMemory)", "degraded", retried.format(2, 1)),
+        status("Retrying (OutOfMemory)", "degraded", retried.format(3, 5)),
+        status("Succeeded (Collapsed)", "degraded", "ranks were started on pi-worker-0 only"),
+        status("Succeeded", "succeeded"),
+    ]
+    assert [note for one in seen if (note := waits.news(one))] == [
+        "pi: Pending (Initializing)",
+        "pi: Pending (Unschedulable): 0 of 3 nodes fit",
+        "pi: Retrying (OutOfMemory): attempt 2 of 4 starts at about 06:30:11 UTC",
+        "pi: Retrying (OutOfMemory): attempt 3 of 4 starts at about 06:30:15 UTC",
+        "pi: Succeeded (Collapsed): ranks were started on pi-worker-0 only",
+    ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._errors import InvalidSpecError as InvalidSpecError
     from ._errors import JobCancelledError as JobCancelledError
     from ._errors import JobFailedError as JobFailedError
+    from ._errors import JobWarning as JobWarning
     from ._errors import NotFoundError as NotFoundError
     from ._errors import QuotaExceededError as QuotaExceededError
     from ._errors import TooManyRequestsError as TooManyRequestsError
@@ -118,6 +119,7 @@ _MODULES = {
         "InvalidSpecError",
         "JobCancelledError",
         "JobFailedError",
+        "JobWarning",
         "NotFoundError",
         "QuotaExceededError",
         "TooManyRequestsError",

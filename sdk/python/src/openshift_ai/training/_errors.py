@@ -206,5 +206,9 @@ class JobCancelledError(TrainingError):
         return self.reason
 
 
+class JobWarning(UserWarning):
+    """What to improve about a job that was created, or what it waits for."""
+
+
 class WaitInterrupted(KeyboardInterrupt):
     """Ctrl-C during a wait. The job goes on; the message says how to come back to it."""

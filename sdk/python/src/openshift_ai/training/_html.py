@@ -130,10 +130,12 @@ def comparison(found: CompareJobsResponse) -> str:
 
 
 def live(status: JobStatus, lines: Sequence[str], note: str = "") -> str:
-    """A job while it runs: its row, and the end of its output."""
-    tail = escape("\n".join(lines)) or escape(note)
+    """A job while it runs: its row, what it waits for, and the end of its output."""
+    tail = escape("\n".join(lines))
+    said = f'<p style="font-family:sans-serif" role="status">{escape(note)}</p>' if note else ""
     return (
         job_table([status])
+        + said
         + f'<pre style="max-height:20em;overflow:auto;background:#f5f5f5;color:#151515;padding:8px" '
         f'tabindex="0" aria-label="Output">{tail}</pre>'
     )

@@ -53,11 +53,16 @@ class LiveView:
         with self._lock:
             return list(self._lines)
 
+    @property
+    def note(self) -> str:
+        """What the job waits for, or why the view has ended."""
+        with self._lock:
+            return self._note or self._job.status.message
+
     def _repr_html_(self) -> str:
         from ._html import live
 
-        with self._lock:
-            return live(self._job.status, list(self._lines), self._note)
+        return live(self._job.status, self.lines, self.note)
 
     def start(self) -> LiveView:
         """Begins to follow the job, and shows it below the cell."""
@@ -104,6 +109,8 @@ class LiveView:
             for line in self._job.logs(follow=True, tail=self._lines.maxlen, on_note=self._say):
                 with self._lock:
                     self._lines.append(line)
+                    # What was waited for is there.
+                    self._note = ""
                 self._changed.set()
                 if self._closed.is_set():
                     return
@@ -139,13 +146,17 @@ def _display(view: LiveView) -> Any:
 
 def _printer() -> Any:
     """Prints what is new."""
-    printed: dict[str, Any] = {"summary": "", "lines": []}
+    printed: dict[str, Any] = {"summary": "", "note": "", "lines": []}
 
     def show(view: LiveView) -> None:
         summary, lines = view.status.summary, view.lines
         if summary != printed["summary"]:
             print(f"{view.status.name}: {summary}")  # noqa: T201 - this is its purpose
             printed["summary"] = summary
+        if (note := view.note) != printed["note"]:
+            if note:
+                print(f"{view.status.name}: {note}")  # noqa: T201 - this is its purpose
+            printed["note"] = note
         before = printed["lines"]
         # The lines overlap with those that were printed before.
         known = next((n for n in range(min(len(before), len(lines)), 0, -1) if before[-n:] == lines[:n]), 0)

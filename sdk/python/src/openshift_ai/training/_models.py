@@ -1622,6 +1622,9 @@ class ListUsageResponse(Message):
 class LogOrigin(Message):
     """The source of a line."""
 
+    cursor: str = ""
+    """Where to go on after it in the output of its pod."""
+
     pod: str = ""
     """The pod."""
 
@@ -1638,6 +1641,11 @@ class LogItem(Message):
     at: str = ""
     """When the line was written."""
 
+    cursor: str = ""
+    """Where to go on after this line in the output of its pod. It is opaque. Empty if lines before it are
+    still held back.
+    """
+
     evidence: bool = False
     """Whether the line is evidence for the cause of the job's failure."""
 
@@ -1651,10 +1659,10 @@ class LogItem(Message):
     """The rank that wrote it, if ranks were asked for."""
 
     text: str = ""
-    """The line, what is waited for, or the note."""
+    """The line, what is waited for, what is missing, or the note."""
 
     type: str = ""
-    """`line`, `waiting` (there is nothing to read yet) or `note`."""
+    """`line`, `waiting` (there is nothing to read yet), `missing` (lines are missing here) or `note`."""
 
 
 class NamespaceJobs(Message):
@@ -1922,9 +1930,11 @@ READ_LOGS = Method(
     "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/logs",
     query=frozenset(
         {
+            "agents",
             "all",
             "container",
             "context",
+            "cursor",
             "exclude",
             "fold",
             "follow",

@@ -1,94 +1,54 @@
-"""Where a reading of a stream is, so that it continues after a break without loss and without doubles."""
+"""Where the reading of a stream is, so that it continues after a break without loss and without doubles."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterable
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ._models import JobRef
 from ._status import JobChange, JobStatus, LogLine
 
-#: How much earlier than the last line a continued reading begins: clocks of nodes differ, and pods are merged with delay.
-OVERLAP_SECONDS = 30.0
-
-
-class _Pod:
-    """The last line of a pod that was delivered: its time, and how many lines of that time were."""
-
-    __slots__ = ("at", "count", "left")
-
-    def __init__(self) -> None:
-        self.at = ""
-        self.count = 0
-        #: Lines of the time `at` that a continued reading repeats; -1 if the reading is not a continued one.
-        self.left = -1
-
 
 class LogPosition:
-    """Which lines of a log were delivered."""
+    """Where to go on in a log: the last place of each pod of which a line was delivered, as the service gave it."""
 
     def __init__(self, choice: dict[str, Any]) -> None:
         self._choice = choice
-        self._pods: dict[str, _Pod] = {}
-        self._newest = ""
-        self._began = time.monotonic()
-        self._ahead = 0.0
-
-    def server_time(self, date: str | None) -> None:
-        """Learns from a response's `Date` by how much the service's clock is ahead of this one."""
-        if date:
-            self._ahead = parsedate_to_datetime(date).timestamp() - time.time()
+        self._cursors: dict[str, str] = {}
+        self._noted: set[str] = set()
 
     def query(self) -> dict[str, Any]:
-        """The query for what was not delivered yet, and a little before it."""
-        if not self._pods:
-            return self._choice
-        for pod in self._pods.values():
-            pod.left = pod.count
-        whole = datetime.strptime(self._newest.partition(".")[0], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
-        age = time.time() + self._ahead - whole.timestamp()
-        since = math.ceil(max(age, 0.0) + OVERLAP_SECONDS)
-        first = self._choice.get("sinceSeconds")
-        if first is not None:
-            # Never more than what was asked for at first.
-            since = min(since, math.ceil(first + time.monotonic() - self._began))
-        return {**self._choice, "sinceSeconds": since, "tail": None}
+        """The query for what was not delivered yet."""
+        return {**self._choice, "cursor": [*self._cursors.values()] or None}
+
+    def notes(self, items: Iterable[dict[str, Any]]) -> list[str]:
+        """The notes among items that are not lines, each once: after a break, the service repeats them."""
+        found = []
+        for item in items:
+            kind, pod, text = item.get("type"), item.get("pod", ""), item.get("text", "")
+            if kind == "line":
+                continue
+            note = f"{pod} waits for {text}" if kind == "waiting" else f"{pod}: {text}" if pod else text
+            if kind == "missing" or note not in self._noted:
+                found.append(note)
+            self._noted.add(note)
+        return found
 
     def lines(self, items: Iterable[dict[str, Any]]) -> list[LogLine]:
-        """The lines among items, without those that were delivered before the break."""
+        """The lines among items."""
         found = []
         for item in items:
             if item.get("type") != "line":
                 continue
             get = item.get
-            name, at = get("pod", ""), get("at", "")
-            # Fractions have different lengths, and "Z" would sort after digits.
-            if self._is_new(name, at[:-1]):
-                found.append(LogLine(get("text", ""), name, at, get("rank"), get("level", ""), get("evidence", False)))
+            name = get("pod", "")
+            for origin in (item, *(get("also") or ())):
+                if cursor := origin.get("cursor"):
+                    self._cursors[origin.get("pod", "")] = cursor
+            found.append(
+                LogLine(get("text", ""), name, get("at", ""), get("rank"), get("level", ""), get("evidence", False))
+            )
         return found
-
-    def _is_new(self, name: str, at: str) -> bool:
-        """Notes a line of a pod, unless it was delivered before the break."""
-        pod = self._pods.get(name)
-        if pod is None:
-            pod = self._pods[name] = _Pod()
-        if pod.left >= 0:
-            if at < pod.at:
-                return False
-            if at == pod.at and pod.left > 0:
-                pod.left -= 1
-                return False
-            pod.left = -1
-        if at == pod.at:
-            pod.count += 1
-        else:
-            pod.at, pod.count = at, 1
-            self._newest = max(self._newest, at)
-        return True
 
 
 class Board:

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
+from .. import _notes
 from .._durations import seconds
 from .._errors import (
     ConflictError,
@@ -144,6 +145,18 @@ class AsyncMPIJob:
         except DeadlinePassed:
             raise await self._timed_out(limit or 0) from None
 
+    async def _watch_aloud(
+        self, timeout: float | timedelta | None, on_note: Callable[[str], runtime.MaybeAwaitable] | None
+    ) -> AsyncGenerator[JobStatus, None]:
+        """As `watch`, and says what the job waits for."""
+        waits = _notes.Waits()
+        say = on_note or _notes.log
+        async with aclosing(self.watch(timeout)) as seen:
+            async for status in seen:
+                if note := waits.news(status):
+                    await runtime.settled(say(note))
+                yield status
+
     async def _refresh_or_cancelled(self) -> JobStatus:
         before = self.uid
         try:
@@ -170,15 +183,19 @@ class AsyncMPIJob:
         return self._status
 
     async def wait_for_completion(
-        self, timeout: float | timedelta | None = None, *, raise_on_failure: bool = True
+        self,
+        timeout: float | timedelta | None = None,
+        *,
+        raise_on_failure: bool = True,
+        on_note: Callable[[str], runtime.MaybeAwaitable] | None = None,
     ) -> JobStatus:
-        """Waits until the job has ended.
+        """Waits until the job has ended. `on_note` is called with what it waits for, once for each cause; else that is logged.
 
         Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is cancelled or deleted,
         and `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
         """
         with self._interruptible("wait_for_completion()"):
-            async with aclosing(self.watch(timeout)) as seen:
+            async with aclosing(self._watch_aloud(timeout, on_note)) as seen:
                 async for _ in seen:
                     pass
         if raise_on_failure and not self._status.has_succeeded:
@@ -189,14 +206,16 @@ class AsyncMPIJob:
         self,
         phase: Literal["Pending", "Running", "Succeeded", "Failed"],
         timeout: float | timedelta | None = None,
+        *,
+        on_note: Callable[[str], runtime.MaybeAwaitable] | None = None,
     ) -> JobStatus:
-        """Waits until the job is in a phase, or has passed it.
+        """Waits until the job is in a phase, or has passed it. `on_note` is called with what it waits for; else that is logged.
 
         Raises `JobFailedError` if the job fails before, and `JobCancelledError` if it is cancelled.
         """
         order = {"Pending": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
         with self._interruptible(f"wait_until({phase!r})"):
-            async with aclosing(self.watch(timeout)) as seen:
+            async with aclosing(self._watch_aloud(timeout, on_note)) as seen:
                 async for status in seen:
                     reached = order.get(status.phase, 0)
                     if status.phase == phase or (status.phase == "Succeeded" and reached > order[phase]):
@@ -227,7 +246,7 @@ class AsyncMPIJob:
     async def _traceback(self) -> tuple[str, ...]:
         """The last lines of the traceback in the output; empty if there is none, or the output cannot be read."""
         try:
-            return last_traceback([line async for line in self.logs(tail=TAIL_LINES)])
+            return last_traceback([line async for line in self.logs(tail=TAIL_LINES, on_note=_notes.ignore)])
         except TrainingError:
             return ()
 
@@ -285,13 +304,15 @@ class AsyncMPIJob:
         container: str | None = None,
         previous: bool = False,
         fold: bool = False,
+        agents: bool = False,
         on_note: Callable[[str], runtime.MaybeAwaitable] | None = None,
     ) -> AsyncGenerator[LogLine, None]:
         """Yields lines of output: the Launcher's, which has that of every rank, or those of Workers, or of `all` pods.
 
         With `follow`, it waits for further lines until the job has ended, and continues after breaks of the connection. `rank`
         selects ranks if the MPI launcher tags lines. `since` is a number of seconds or an age such as `"10m"`. `grep` and `exclude`
-        are regular expressions. `on_note` is called with what is waited for.
+        are regular expressions. `agents` includes what the launch agent and MPI's starters write themselves. `on_note` is called
+        with what is waited for, what is missing and why there are no lines of a rank; else that is logged.
         """
         from .._resume import LogPosition
 
@@ -309,18 +330,16 @@ class AsyncMPIJob:
             "container": container,
             "previous": previous or None,
             "fold": fold or None,
+            "agents": agents or None,
         }
         position = LogPosition(choice)
-        batches = self._client.transport.stream(
-            models.READ_LOGS, self.path, position.query, on_date=position.server_time
-        )
+        say = on_note or _notes.log
+        batches = self._client.transport.stream(models.READ_LOGS, self.path, position.query)
         with self._interruptible("logs(follow=True)"):
             async with aclosing(batches):
                 async for batch in batches:
-                    if on_note:
-                        for item in batch:
-                            if item.get("type") != "line":
-                                await runtime.settled(on_note(item.get("text", "")))
+                    for note in position.notes(batch):
+                        await runtime.settled(say(note))
                     for line in position.lines(batch):
                         yield line
 
@@ -335,16 +354,29 @@ class AsyncMPIJob:
         grep: str | None = None,
         since: float | str | timedelta | None = None,
     ) -> str:
-        """The output so far as one text: of the Launcher, or of Workers, ranks or `all` pods."""
+        """The output so far as one text: of the Launcher, or of Workers, ranks or `all` pods.
+
+        Raises `NotFoundError` if no line is of the ranks asked for, and it is known why.
+        """
         if launcher and (worker is not None or all):
             raise TypeError("launcher=True is the Launcher's output alone; use all=True for that of every pod")
-        lines = [line async for line in self.logs(worker=worker, rank=rank, all=all, tail=tail, grep=grep, since=since)]
+        notes: list[str] = []
+        lines = [
+            line
+            async for line in self.logs(
+                worker=worker, rank=rank, all=all, tail=tail, grep=grep, since=since, on_note=notes.append
+            )
+        ]
+        if notes and not lines and rank is not None:
+            raise NotFoundError(". ".join(notes), reason="NoLines")
+        for note in notes:
+            _notes.log(note)
         return "\n".join(lines)
 
     async def outputs(self) -> dict[str, str]:
         """What the job has put out for later jobs: its lines `odh-output NAME=VALUE`, the last of a name."""
         found: dict[str, str] = {}
-        async for line in self.logs(grep=r"^(\[[0-9,]+\]<stdout>:)?\s*odh-output \w+="):
+        async for line in self.logs(on_note=_notes.ignore, grep=r"^(\[[0-9,]+\]<stdout>:)?\s*odh-output \w+="):
             name, _, value = line.partition("odh-output ")[2].partition("=")
             found[name] = value.strip()
         return found

@@ -181,7 +181,6 @@ class AsyncTransport:
         path: Mapping[str, str],
         query: Mapping[str, Any],
         silence: float = SILENCE_SECONDS,
-        on_date: Callable[[str | None], None] | None = None,
     ) -> AsyncGenerator[list[bytes], None]:
         """Reads a stream once: lines of JSON as they arrive, several at once; an empty line is a sign of life.
 
@@ -198,8 +197,6 @@ class AsyncTransport:
                 if not response.is_success:
                     said = await response.aread()
                     raise _http.refusal(str(client.base_url), response.status_code, response.headers, said)
-                if on_date:
-                    on_date(response.headers.get("date"))
                 rest = b""
                 async for chunk in response.aiter_bytes():
                     found = (rest + chunk).split(b"\n")
@@ -257,7 +254,6 @@ class AsyncTransport:
         path: Mapping[str, str],
         query: Callable[[], Mapping[str, Any]],
         deadline: float | None = None,
-        on_date: Callable[[str | None], None] | None = None,
     ) -> AsyncGenerator[list[dict[str, Any]], None]:
         """Reads a stream to its end, and continues it after breaks with what `query` then returns.
 
@@ -271,7 +267,7 @@ class AsyncTransport:
             if silence <= 0:
                 raise DeadlinePassed
             try:
-                async with aclosing(self.lines(method, path, query(), silence, on_date)) as batches:
+                async with aclosing(self.lines(method, path, query(), silence)) as batches:
                     async for batch in batches:
                         items = _items(batch)
                         yield items

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._backoff import Backoff
 from .._durations import seconds
-from .._errors import ConflictError, ForbiddenError, TrainingTimeoutError, UsageError
+from .._errors import ConflictError, ForbiddenError, JobWarning, TrainingTimeoutError, UsageError
 from .._lazy import Module
 from .._signin import Service, find, is_local
 from .._yaml import namespace_of
@@ -110,13 +111,13 @@ class MPIJobClient:
 
         The fields are those of `MPIJobSpec`, and `workers`, `gpus_per_worker`, `cpu_per_worker`, `memory_per_worker`. A request
         that is retried after a broken connection creates no second job. `wait_for_start` returns when the job runs.
+        What to improve and what the job waits for is warned of (`JobWarning`).
         `skip_checks` leaves quotas and free resources to the cluster. On a local cluster, a command that names a file of the
         current directory starts there; any other cluster sees only the image, volumes and `code`.
         """
         asked, hidden = self._placed(_asked(spec, fields))
         answer = self._create(_content(asked), asked.namespace, skip_checks, idempotency_key)
-        job = self._created(answer)
-        job.warnings += hidden
+        job = self._created(answer, hidden)
         if wait_for_start:
             job.wait_until("Running")
         return job
@@ -247,10 +248,14 @@ class MPIJobClient:
         sent = {**content, "skipChecks": skip_checks, "idempotencyKey": key or os.urandom(16).hex()}
         return self.transport.call(models.CREATE_JOB, path, body=sent)
 
-    def _created(self, answer: dict[str, Any] | None) -> MPIJob:
+    def _created(self, answer: dict[str, Any] | None, hidden: Sequence[str] = ()) -> MPIJob:
+        """The created job. What the service says about it is warned of, in the name of the caller's caller."""
         response = models.CreateJobResponse.model_validate(answer)
         job = MPIJob(self, statuses.JobStatus.model_validate((answer or {})["job"]))
-        job.warnings, job.waits = response.warnings, response.waits
+        job.warnings, job.waits = [*response.warnings, *hidden], response.waits
+        waits = [f"{wait.message} ({wait.advice})" if wait.advice else wait.message for wait in job.waits]
+        for text in (*job.warnings, *(f"it waits: {text}" for text in waits)):
+            warnings.warn(f"{job.name}: {text}", JobWarning, stacklevel=3)
         return job
 
     def _rerun(self, method: models.Method, job: MPIJob, word: str, new_name: str | None, set: Sequence[str]) -> MPIJob:

@@ -182,7 +182,6 @@ class Transport:
         path: Mapping[str, str],
         query: Mapping[str, Any],
         silence: float = SILENCE_SECONDS,
-        on_date: Callable[[str | None], None] | None = None,
     ) -> Generator[list[bytes], None]:
         """Reads a stream once: lines of JSON as they arrive, several at once; an empty line is a sign of life.
 
@@ -199,8 +198,6 @@ class Transport:
                 if not response.is_success:
                     said = response.read()
                     raise _http.refusal(str(client.base_url), response.status_code, response.headers, said)
-                if on_date:
-                    on_date(response.headers.get("date"))
                 rest = b""
                 for chunk in response.iter_bytes():
                     found = (rest + chunk).split(b"\n")
@@ -258,7 +255,6 @@ class Transport:
         path: Mapping[str, str],
         query: Callable[[], Mapping[str, Any]],
         deadline: float | None = None,
-        on_date: Callable[[str | None], None] | None = None,
     ) -> Generator[list[dict[str, Any]], None]:
         """Reads a stream to its end, and continues it after breaks with what `query` then returns.
 
@@ -272,7 +268,7 @@ class Transport:
             if silence <= 0:
                 raise DeadlinePassed
             try:
-                with closing(self.lines(method, path, query(), silence, on_date)) as batches:
+                with closing(self.lines(method, path, query(), silence)) as batches:
                     for batch in batches:
                         items = _items(batch)
                         yield items
