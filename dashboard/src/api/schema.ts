@@ -1837,6 +1837,8 @@ export interface components {
             also: components["schemas"]["LogOrigin"][];
             /** @description When the line was written. */
             at?: string;
+            /** @description Where to go on after this line in the output of its pod. It is opaque. Empty if lines before it are still held back. */
+            cursor?: string;
             /** @description Whether the line is evidence for the cause of the job's failure. */
             evidence: boolean;
             /**
@@ -1851,16 +1853,18 @@ export interface components {
              * @description The rank that wrote it, if ranks were asked for.
              */
             rank?: number;
-            /** @description The line, what is waited for, or the note. */
+            /** @description The line, what is waited for, what is missing, or the note. */
             text?: string;
             /**
-             * @description `line`, `waiting` (there is nothing to read yet) or `note`.
+             * @description `line`, `waiting` (there is nothing to read yet), `missing` (lines are missing here) or `note`.
              * @enum {string}
              */
-            type?: "line" | "waiting" | "note";
+            type?: "line" | "waiting" | "missing" | "note";
         };
         /** @description The source of a line. */
         LogOrigin: {
+            /** @description Where to go on after it in the output of its pod. */
+            cursor?: string;
             /** @description The pod. */
             pod?: string;
             /**
@@ -3711,7 +3715,7 @@ export interface operations {
     readLogs: {
         parameters: {
             query?: {
-                /** @description Only the output of these Workers; the Launcher's if neither this nor `all` is given. A PyTorchJob or TFJob has no Launcher: then it is that of its Master or Chief, or else of Worker 0. */
+                /** @description Only the output of these Workers: their own, and what their ranks wrote in the Launcher's, if its lines are tagged with ranks. The Launcher's if neither this nor `all` is given. A PyTorchJob or TFJob has no Launcher: then it is that of its Master or Chief, or else of Worker 0. */
                 worker?: number[];
                 /** @description Whether to read all pods. */
                 all?: boolean;
@@ -3747,6 +3751,10 @@ export interface operations {
                 split?: boolean;
                 /** @description Whether to fold lines that several ranks or pods write alike at about the same time. */
                 fold?: boolean;
+                /** @description Where to go on, after a break: the last `cursor` of each pod, of its lines and of `also`. Nothing is lost; a line that was folded may come again. `tail` counts no more, and `sinceSeconds` counts from the newest of them. Over REST, the header Last-Event-ID may have them, separated by commas. */
+                cursor?: string[];
+                /** @description Whether to include the lines that the launch agent and MPI's starters write themselves; they say nothing about the job. */
+                agents?: boolean;
             };
             header?: never;
             path: {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { LogItem } from "./buffer";
-import { isAfter, itemsOf, Seen } from "./reader";
+import { itemsOf, Position } from "./reader";
 
 const body = (...parts: string[]) =>
   new ReadableStream<Uint8Array>({
@@ -22,27 +22,25 @@ describe("the answer with a log", () => {
 });
 
 describe("after a break", () => {
-  test("only lines after the last one of their pod are new", () => {
-    const seen = new Seen();
-    for (const item of [line("a", "2026-01-01T00:00:01Z"), line("b", "2026-01-01T00:00:05.5Z")]) seen.isNew(item);
-    seen.continue();
-    expect(seen.isNew(line("a", "2026-01-01T00:00:01Z"))).toBe(false);
-    expect(seen.isNew(line("a", "2026-01-01T00:00:02Z"))).toBe(true);
-    expect(seen.isNew(line("b", "2026-01-01T00:00:05.500Z"))).toBe(false);
-    expect(seen.isNew(line("c", "2026-01-01T00:00:00Z"))).toBe(true);
-    expect(seen.isNew({ type: "note", text: "again", evidence: false, also: [] })).toBe(false);
+  const at = (pod: string, cursor: string, also: LogItem["also"] = []) => ({ ...line(pod, ""), cursor, also });
+
+  test("the log goes on at the last place of each pod, whatever the clocks say", () => {
+    const position = new Position();
+    expect(position.cursors).toEqual([]);
+    for (const item of [at("a", "a1"), at("b", "b1"), at("a", "a2", [{ pod: "c", cursor: "c1" }])]) position.take(item);
+    expect(position.cursors).toEqual(["a2", "b1", "c1"]);
+    position.take(at("b", ""));
+    expect(position.cursors).toEqual(["a2", "b1", "c1"]);
   });
 
-  test("lines are asked for from the oldest that a pod may lack", () => {
-    const seen = new Seen();
-    expect(seen.age()).toBeUndefined();
-    for (const item of [line("a", "2026-01-01T00:00:10Z"), line("b", "2026-01-01T00:00:40Z")]) seen.isNew(item);
-    expect(seen.age(Date.parse("2026-01-01T00:01:00Z"))).toBe(51);
-  });
-
-  test("times are compared to the nanosecond", () => {
-    expect(isAfter("2026-01-01T00:00:01.1Z", "2026-01-01T00:00:01.099999999Z")).toBe(true);
-    expect(isAfter("2026-01-01T00:00:01.000000001Z", "2026-01-01T00:00:01Z")).toBe(true);
-    expect(isAfter("2026-01-01T00:00:01Z", "2026-01-01T00:00:01.000Z")).toBe(false);
+  test("a note that the service repeats is no news, but lines are", () => {
+    const position = new Position();
+    const note: LogItem = { type: "note", text: "again", evidence: false, also: [] };
+    expect([note, note, line("a", ""), line("a", "")].map((item) => position.take(item))).toEqual([
+      true,
+      false,
+      true,
+      true,
+    ]);
   });
 });

@@ -22,19 +22,20 @@ const turn = 12;
 // The service sends something every 15 s.
 const silenceLimit = 40_000;
 
-/** `address` gets the age in seconds of the oldest line to send, after a break. Returns a function that ends the reading. */
-export function readLogs(address: (sinceSeconds?: number) => string, handlers: Handlers): () => void {
+/** `address` gets the places at which to go on after a break. Returns a function that ends the reading. */
+export function readLogs(address: (cursors: readonly string[]) => string, handlers: Handlers): () => void {
   const stop = new AbortController();
   void run(address, handlers, stop.signal);
   return () => stop.abort();
 }
 
 async function run(
-  address: (sinceSeconds?: number) => string,
+  address: (cursors: readonly string[]) => string,
   { onLines, onState }: Handlers,
   stop: AbortSignal,
 ): Promise<void> {
-  const seen = new Seen();
+  const position = new Position();
+  let count = 0;
   let batch: Line[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
   const flush = () => {
@@ -47,24 +48,23 @@ async function run(
   };
   const take = (item: LogItem) => {
     if (item.type === "waiting") return onState({ state: "waiting", text: item.text ?? "" });
-    if (!seen.isNew(item)) return;
+    if (!position.take(item)) return;
+    count += 1;
     if (!batch.length) onState({ state: "reading" });
     batch.push(lineOf(item));
     timer ??= setTimeout(flush, batchInterval);
   };
   onState({ state: "connecting" });
   for (let attempt = 0; !stop.aborted; ) {
-    const since = seen.age();
-    const before = seen.count;
-    const end = await readOnce(address(since), take, stop);
+    const before = count;
+    const end = await readOnce(address(position.cursors), take, stop);
     flush();
     if (stop.aborted) return;
     if (!end.error) return onState({ state: "ended" });
     if (!isTemporary(end.error)) return onState({ state: "failed", error: end.error });
     onState({ state: "cut" });
-    attempt = seen.count > before ? 0 : attempt + 1;
+    attempt = count > before ? 0 : attempt + 1;
     await pause(backoff(attempt), stop);
-    seen.continue();
   }
 }
 
@@ -156,42 +156,22 @@ function pause(milliseconds: number, stop: AbortSignal): Promise<void> {
   });
 }
 
-/** Knows which lines were read before a break, so that those that the service sends again are not shown twice. */
-export class Seen {
-  count = 0;
-  #last = new Map<string, string>();
-  #before: Map<string, string> | undefined;
+/** Where to go on after a break: the last place of each pod, as the service gave it. */
+export class Position {
+  readonly #cursors = new Map<string, string>();
+  #notes = new Set<string>();
 
-  /** After a break: lines up to the last one of each pod will come again. */
-  continue(): void {
-    this.#before = new Map(this.#last);
+  get cursors(): string[] {
+    return [...this.#cursors.values()];
   }
 
-  /** The seconds since the oldest of the last lines of all pods; undefined before the first line. */
-  age(now = Date.now()): number | undefined {
-    if (!this.#last.size) return undefined;
-    const oldest = Math.min(...[...this.#last.values()].map((at) => Date.parse(at)));
-    return Math.max(1, Math.ceil((now - oldest) / 1000) + 1);
+  /** Notes a place; returns whether the item is news: after a break, the service repeats its notes. */
+  take(item: LogItem): boolean {
+    for (const { pod = "", cursor } of [item, ...(item.also ?? [])]) if (cursor) this.#cursors.set(pod, cursor);
+    if (item.type !== "note") return true;
+    const note = `${item.pod} ${item.text}`;
+    const isNews = !this.#notes.has(note);
+    this.#notes.add(note);
+    return isNews;
   }
-
-  isNew(item: LogItem): boolean {
-    if (item.type !== "line" || !item.at || !item.pod) return !this.#before;
-    const before = this.#before?.get(item.pod);
-    if (before && !isAfter(item.at, before)) return false;
-    this.#last.set(item.pod, item.at);
-    this.count += 1;
-    return true;
-  }
-}
-
-/** Whether a time of the service (RFC 3339 in UTC, any number of decimals) is after another. */
-export function isAfter(a: string, b: string): boolean {
-  const [seconds, fraction] = split(a);
-  const [otherSeconds, otherFraction] = split(b);
-  return seconds === otherSeconds ? fraction > otherFraction : seconds > otherSeconds;
-}
-
-function split(time: string): [string, string] {
-  const [seconds = "", fraction = ""] = time.replace("Z", "").split(".");
-  return [seconds, fraction.padEnd(9, "0")];
 }

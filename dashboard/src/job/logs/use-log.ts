@@ -24,12 +24,9 @@ export function useLog(jobRef: Ref, query: LogQuery, follow: boolean, run: strin
   const [state, setState] = useState<ReadState>({ state: "connecting" });
   useEffect(() => {
     setState({ state: "connecting" });
-    const address = (sinceSeconds?: number) => {
+    const address = (cursors: readonly string[]) => {
       const parameters = new URLSearchParams(request);
-      if (sinceSeconds !== undefined) {
-        parameters.set("sinceSeconds", String(sinceSeconds));
-        parameters.delete("tail");
-      }
+      for (const cursor of cursors) parameters.append("cursor", cursor);
       return addressOf(jobRef, "logs", parameters);
     };
     return readLogs(address, {
