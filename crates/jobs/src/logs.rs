@@ -26,7 +26,7 @@ pub mod sieve;
 mod tag;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -181,6 +181,9 @@ pub struct Logs {
     evidence: Arc<BTreeSet<String>>,
     /// The lines that others may still join, if lines are folded.
     fold: Option<Fold>,
+    /// Whether there was a line, and why not.
+    any: bool,
+    last_word: Arc<OnceLock<String>>,
     _readers: JoinSet<()>,
 }
 
@@ -193,11 +196,23 @@ impl Logs {
                     // What is held back is shown after a moment, even if nothing more is written.
                     tokio::time::timeout(WINDOW, self.batches.recv()).await.ok().flatten()
                 }
-                _ => Some(self.batches.recv().await?),
+                _ => match self.batches.recv().await {
+                    Some(batch) => Some(batch),
+                    None => return self.last_word(),
+                },
             };
             self.take_in(batch);
         }
-        self.items.pop_front()
+        let item = self.items.pop_front();
+        self.any |= matches!(item, Some(Ok(Item::Line { .. })));
+        item
+    }
+
+    /// What is said at the end, if there was no line.
+    fn last_word(&mut self) -> Option<Result<Item, Error>> {
+        let word = self.last_word.get().filter(|_| !self.any)?.clone();
+        self.any = true;
+        Some(Ok(Item::Note(word)))
     }
 
     /// Takes in a batch, or if there is none, everything that is held back.
@@ -245,6 +260,8 @@ struct Source {
     ranks: Option<Ranks>,
     /// The evidence for the cause of its failure.
     evidence: Arc<BTreeSet<String>>,
+    /// Why there was no line, to be said if there was none.
+    last_word: Arc<OnceLock<String>>,
     /// The ranks whose lines in the Launcher's output belong to the Workers that are read.
     lent: Option<Vec<u32>>,
 }
@@ -260,8 +277,8 @@ impl Source {
         let lent = self.lent.clone().filter(|_| part == Target::Launcher.part());
         let is_lent = lent.is_some();
         choice.ranks = lent.or(choice.ranks);
-        let cut = read::Cut::new(pod, part, resume, choice);
-        cut.of_job(self.ranks, self.evidence.clone(), is_lent)
+        let cut = read::Cut::new(pod, part, resume, choice).of_job(self.ranks, self.evidence.clone());
+        if is_lent { cut.lent(self.last_word.clone()) } else { cut }
     }
 
     /// What the kept lines of a part pass through.
@@ -312,7 +329,8 @@ pub fn kept_logs(choice: &Choice, kept: Vec<Kept>) -> Logs {
     }
     drop(arrive);
     readers.spawn(merge::merge(arrivals, sender, None));
-    Logs { batches, items: VecDeque::new(), evidence: Arc::default(), fold, _readers: readers }
+    let (evidence, last_word) = Default::default();
+    Logs { batches, items: VecDeque::new(), evidence, fold, any: false, last_word, _readers: readers }
 }
 
 /// The place in the kept output of a part at which to go on.
@@ -351,7 +369,9 @@ pub async fn logs_with(
     let targets = chosen(client, &object, &choice).await?;
     let ranks = Ranks::of(&object);
     let lent = lent(kind, &choice, ranks);
+    let last_word = Arc::new(OnceLock::new());
     let source = Arc::new(Source {
+        last_word: last_word.clone(),
         ranks,
         evidence: evidence.clone(),
         lent,
@@ -376,7 +396,7 @@ pub async fn logs_with(
         once(&source, &object, targets, arrive, &mut readers).await?;
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
-    Ok(Logs { batches, items: VecDeque::new(), evidence, fold, _readers: readers })
+    Ok(Logs { batches, items: VecDeque::new(), evidence, fold, any: false, last_word, _readers: readers })
 }
 
 /// Returns the pods to read: those that were chosen, in the states that were chosen.

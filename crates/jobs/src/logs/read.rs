@@ -1,7 +1,7 @@
 //! Reads one pod's output, either up to its current end, or following it through broken connections.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt, FutureExt, StreamExt};
@@ -70,8 +70,9 @@ pub(super) struct Cut {
     tagged: Option<(BTreeSet<u32>, bool)>,
     /// The ranks that the job has.
     ranks: Option<Ranks>,
-    /// Whether the ranks are those of Workers that were chosen, to which the Launcher lends their lines.
-    is_lent: bool,
+    /// Where to say why there are no lines, if the ranks are those of Workers that were chosen, to which the Launcher lends their
+    /// lines: the Workers may have written lines of their own.
+    lent: Option<Arc<OnceLock<String>>>,
     /// Whether it was noted that the Launcher waits for the Workers.
     noted_wait: bool,
 }
@@ -89,15 +90,20 @@ impl Cut {
             tagged: is_of_ranks.then(Default::default),
             ranks: None,
             evidence: Arc::default(),
-            is_lent: false,
+            lent: None,
             noted_wait: false,
             choice,
         }
     }
 
-    /// With what is known of the job: its ranks, the evidence for the cause of its failure, and whether the Launcher lends lines.
-    pub(super) fn of_job(self, ranks: Option<Ranks>, evidence: Arc<BTreeSet<String>>, is_lent: bool) -> Cut {
-        Cut { ranks, evidence, is_lent, ..self }
+    /// With what is known of the job: its ranks, and the evidence for the cause of its failure.
+    pub(super) fn of_job(self, ranks: Option<Ranks>, evidence: Arc<BTreeSet<String>>) -> Cut {
+        Cut { ranks, evidence, ..self }
+    }
+
+    /// As the Launcher's, which lends lines to Workers.
+    pub(super) fn lent(self, word: Arc<OnceLock<String>>) -> Cut {
+        Cut { lent: Some(word), ..self }
     }
 
     /// Adds a line to the batch if it is new and wanted, and the lines around it; returns whether it is new.
@@ -158,9 +164,17 @@ impl Cut {
         // Ranks of a Worker that were not chosen one by one may have printed nothing, and a part of a log may lack theirs.
         let is_part =
             self.choice.tail.is_some() || self.choice.since.is_some() || !self.choice.cursors.is_empty();
-        let is_news = if self.is_lent || is_part { found.is_empty() } else { !missing.is_empty() };
-        if is_news && (others || !found.is_empty()) {
-            batch.push(Ok(Item::Note(no_line_of(&missing, self.ranks, !found.is_empty()))));
+        let is_news = if self.lent.is_some() || is_part { found.is_empty() } else { !missing.is_empty() };
+        if !is_news || (!others && found.is_empty()) {
+            return;
+        }
+        let note = no_line_of(&missing, self.ranks, !found.is_empty());
+        match &self.lent {
+            // Only the Launcher's current pod and former ones have one, and all say the same.
+            Some(word) => {
+                let _ = word.set(note);
+            }
+            None => batch.push(Ok(Item::Note(note))),
         }
     }
 }
