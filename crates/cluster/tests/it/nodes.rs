@@ -262,3 +262,17 @@ async fn a_node_that_loses_its_power_closes_no_connection() {
     assert_eq!(said, "connected\n", "whether a node is lost, only its silence can say");
     cluster.stop().await;
 }
+
+#[tokio::test]
+async fn a_node_that_others_call_unready_posts_its_status_with_its_next_heartbeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = start(dir.path()).await;
+    let client = cluster.client();
+    let nodes: Api<Node> = Api::all(client.clone());
+    // As the node life cycle does for a node that is silent, or seemed to be.
+    let unknown = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
+    nodes.patch_status("node-1", &PatchParams::default(), &Patch::Strategic(unknown)).await.unwrap();
+    let node = until_ready_is(&client, "node-1", "True").await;
+    let ready = node.status.unwrap().conditions.unwrap().into_iter().find(|c| c.type_ == "Ready").unwrap();
+    assert_eq!(ready.reason.as_deref(), Some("KubeletReady"));
+}
