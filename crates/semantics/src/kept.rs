@@ -132,7 +132,10 @@ fn mpi_first<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Container>, D::Erro
     if let Some(place) = list.iter().position(names) {
         list[..=place].rotate_right(1);
     }
-    Ok(list.into_iter().map(|Decoded { name, resources, env: _ }| Container { name, resources }).collect())
+    let mut kept: Vec<Container> =
+        list.into_iter().map(|Decoded { name, resources, env: _ }| Container { name, resources }).collect();
+    kept.shrink_to_fit();
+    Ok(kept)
 }
 
 fn fitting_if_any<'a, T: Deserialize<'a>, D: Deserializer<'a>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
