@@ -37,6 +37,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::last_lines::recorded;
+use crate::part::is_being_prepared;
 use crate::{Action, Advice, Error, JobRef, Kind, describe, list, view};
 
 use fold::Fold;
@@ -517,7 +518,7 @@ async fn record(
 
 /// Whether a pod has something to read.
 fn has_output(pod: &Pod) -> bool {
-    describe::started(pod) || semantics::has_ended(pod)
+    describe::started(pod) || semantics::has_ended(pod) || is_being_prepared(pod)
 }
 
 /// Returns the pods that have something to read, and notes about the others.

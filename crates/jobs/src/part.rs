@@ -45,6 +45,11 @@ pub(crate) fn index(pod: &Pod) -> Option<i32> {
     }
 }
 
+/// Whether an init container of the pod has something to say, and keeps the one that runs MPI from starting.
+pub(crate) fn is_being_prepared(pod: &Pod) -> bool {
+    speaking_container(pod) != semantics::main_container(pod).map(|main| main.name.clone())
+}
+
 /// The container of a pod whose output tells most: the one that runs MPI, unless an init container keeps it from starting.
 /// Then it is that one: it failed, or runs, or waits to be tried again.
 pub(crate) fn speaking_container(pod: &Pod) -> Option<String> {
