@@ -309,7 +309,7 @@ fn ended(status: &MPIJobStatus) -> Option<Explanation> {
 /// A job that another controller manages and that this operator leaves alone.
 fn elsewhere(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
     let job = situation.job;
-    if situation.kind != "MPIJob" || is_ours(job) || status.phase.is_some() {
+    if situation.kind != "MPIJob" || is_ours(job) || !status.conditions.is_empty() {
         return None;
     }
     let manager = job.spec.run_policy.as_ref().and_then(|policy| policy.managed_by.as_deref())?;

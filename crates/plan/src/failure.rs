@@ -159,7 +159,12 @@ pub(crate) fn failure_of_run(
     let log = run.and_then(|run| run.log.as_deref()).filter(|log| !log.trim().is_empty());
     // Among the Launcher's pods only the failed one counts, and it may be gone.
     facts.pods.retain(|pod| pod.worker);
-    facts.pods.insert(0, PodFacts::of(pod, false));
+    let mut own = PodFacts::of(pod, false);
+    // That the kubelet waits before it starts the container again says nothing about the run that failed.
+    own.containers.iter_mut().for_each(|container| {
+        container.waiting.take_if(|(reason, _)| reason == "CrashLoopBackOff");
+    });
+    facts.pods.insert(0, own);
     let ending = code.map_or(Ending::Unknown, Ending::Exited);
     let agent = run.and_then(|run| run.agent.as_deref()).unwrap_or_default();
     let output = Output::from(format!("{}{agent}", log.unwrap_or_default()).as_str());

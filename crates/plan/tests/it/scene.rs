@@ -135,6 +135,9 @@ pub struct PodScene {
     /// Whether the container was restarted after it ended.
     #[serde(default)]
     pub restarted: bool,
+    /// How often, if not once.
+    #[serde(default)]
+    pub restarts: Option<i32>,
     /// The node's mode.
     #[serde(default)]
     pub mode: Option<String>,
@@ -323,9 +326,17 @@ pub fn pod_of(pod: &Pod, scene: &PodScene) -> kept::Pod {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.clone()).unwrap_or_default();
     let statuses = containers.first().map(|main| ContainerStatus {
         name: main.name.clone(),
-        state: Some(if scene.restarted { running_since(scene) } else { container_state(scene) }),
-        last_state: scene.restarted.then(|| container_state(scene)),
-        restart_count: i32::from(scene.restarted),
+        state: Some(match scene {
+            _ if scene.restarted => running_since(scene),
+            // It ended, and waits to be started again.
+            PodScene { waiting: Some(_), exit_code: Some(_), .. } => {
+                ContainerState { terminated: None, ..container_state(scene) }
+            }
+            _ => container_state(scene),
+        }),
+        last_state: (scene.restarted || (scene.waiting.is_some() && scene.exit_code.is_some()))
+            .then(|| ContainerState { waiting: None, ..container_state(scene) }),
+        restart_count: scene.restarts.unwrap_or(i32::from(scene.restarted)),
         ..ContainerStatus::default()
     });
     pod.status = Some(PodStatus {
