@@ -4,11 +4,10 @@
 use api::{ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_WORKER_FAILURE};
 use semantics::Quantity;
 
+use crate::starter::is_starter;
 use crate::validate::{ValidJob, WorkerFailure};
 
-/// The programs that start ranks.
-const STARTERS: [&str; 5] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"];
-/// Their options that give the number of ranks.
+/// The options of a starter that give the number of ranks.
 const COUNTS: [&str; 5] = ["-n", "-np", "--n", "--np", "-c"];
 /// Options of elastic launchers, which get their hosts from a script and continue without a lost one.
 const DISCOVERS: [&str; 6] = [
@@ -136,7 +135,7 @@ fn hidden_gpus(job: &ValidJob) -> Option<String> {
 
 fn too_many_ranks(job: &ValidJob) -> Option<String> {
     let words = launcher_words(job);
-    let start = words.iter().position(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or(word)))?;
+    let start = words.iter().position(|word| is_starter(word))?;
     let options = &words[start + 1..];
     if options.iter().any(|word| OVERSUBSCRIBES.iter().any(|allows| word.contains(allows))) {
         return None;

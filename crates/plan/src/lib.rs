@@ -31,6 +31,7 @@ mod progress;
 mod report;
 mod restart;
 mod stall;
+mod starter;
 mod startup;
 mod steps;
 mod time;
@@ -73,6 +74,7 @@ pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, req
 pub use progress::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};
 pub use report::{reject, report};
 pub use stall::{is_conclusive, wants_look};
+pub use starter::{STARTERS, is_starter, prepends_rank, starts_ranks};
 pub use steps::{Mover, Step, StepName, StepState, steps};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,

@@ -64,9 +64,10 @@ pub enum Launch {
 }
 
 /// The MPI implementation of the images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Implementation {
     /// Open MPI, releases 4 and 5.
+    #[default]
     OpenMpi,
     /// Intel MPI.
     Intel,
