@@ -32,7 +32,8 @@ const IMPLAUSIBLE: i32 = 60;
 const CONTRADICTED: i32 = 50;
 /// The penalty for Kubernetes' messages in a launcher's output.
 const OUT_OF_PLACE: i32 = 15;
-/// If this share of lines (nine of ten) carries a tag, a log tool added the tags, and they mean nothing.
+/// If this share of lines (nine of ten) carries a tag, and all of the launcher's messages, a log tool added the tags, and they
+/// mean nothing.
 const TAGGED_SHARE: usize = 10;
 
 /// A finding with its score.
@@ -111,7 +112,10 @@ fn rank(candidate: &Candidate<'_>) -> (bool, i32, std::cmp::Reverse<usize>) {
 
 fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
     let tagged = material.lines.iter().filter(|line| line.by_rank).count();
-    let tags_tell = tagged * TAGGED_SHARE < material.lines.len() * (TAGGED_SHARE - 1);
+    let few_tagged = tagged * TAGGED_SHARE < material.lines.len() * (TAGGED_SHARE - 1);
+    let speaks = |finding: &Finding| finding.rule.speaker == Speaker::Launcher;
+    let tags_tell = few_tagged
+        || material.output.iter().any(|finding| speaks(finding) && !material.lines[finding.at].by_rank);
     let tag = |finding: &Finding| tags_tell && material.lines[finding.at].by_rank;
     let reports: Vec<&Finding> = material
         .output

@@ -19,6 +19,7 @@ mod lines;
 mod pods;
 mod rules;
 mod scan;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -39,6 +40,7 @@ pub use pods::{
     FailedRun, PodFailure, failed_run, is_init_container, lost_with_node, of_infrastructure,
     of_init_container, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
+pub use tags::Tags;
 pub use world::{Placement, agent_begins, placement, placement_by_agents};
 
 /// How the launcher ended.

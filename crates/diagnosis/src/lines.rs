@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::collect::Output;
+use super::tags::Tags;
 
 /// A longer line is cut into pieces of this size.
 const MAX_PIECE_BYTES: usize = 4096;
@@ -72,27 +73,40 @@ fn visible(line: &str, is_converted: bool) -> Option<String> {
 /// Adds the lines of `text`, the first of which has the number `first`; returns the number of line ends.
 fn split<'a>(text: &'a str, first: usize, is_converted: bool, all: &mut Vec<Line<'a>>) -> usize {
     let mut ends = 0;
+    let mut tags = Tags::default();
     for line in text.split('\n') {
+        let number = first + ends;
         if let Some(shown) = line.contains('\r').then(|| visible(line, is_converted)).flatten() {
-            for piece in shown.split('\r').filter(|segment| !segment.is_empty()).flat_map(pieces) {
-                if all.len() < MAX_LINES {
-                    let read = read_line(first + ends, piece);
-                    all.push(Line { text: Cow::Owned(read.text.into_owned()), ..read });
-                }
-            }
-            ends += 1;
-            continue;
-        }
-        for segment in line.split('\r').filter(|segment| !segment.is_empty()) {
-            for piece in pieces(segment) {
-                if all.len() < MAX_LINES {
-                    all.push(read_line(first + ends, piece));
-                }
-            }
+            let own = |piece| {
+                let Line { number, text, by_rank, rank } = read_line(number, piece);
+                Line { number, text: text.into_owned().into(), by_rank, rank }
+            };
+            all.extend(segments(&shown).map(own));
+        } else if tags.concerns(line) {
+            tags.take_off(line, |rank, text| all.extend(rejoined(number, rank, &text)));
+        } else {
+            all.extend(segments(line).map(|piece| read_line(number, piece)));
         }
         ends += 1;
+        all.truncate(MAX_LINES);
     }
+    tags.finish(|rank, text| all.extend(rejoined(first + ends - 1, rank, &text)));
+    all.truncate(MAX_LINES);
     ends - 1
+}
+
+/// The parts of a line that are examined: its rewrites, each cut into pieces.
+fn segments(line: &str) -> impl Iterator<Item = &str> {
+    line.split('\r').filter(|segment| !segment.is_empty()).flat_map(pieces)
+}
+
+/// The parts of a line of a rank that stood in pieces in the output.
+fn rejoined(number: usize, rank: Option<u32>, text: &str) -> Vec<Line<'static>> {
+    let whole = |piece| {
+        let Line { text, .. } = read_line(number, piece);
+        Line { number, text: text.into_owned().into(), by_rank: rank.is_some(), rank }
+    };
+    segments(text).map(whole).collect()
 }
 
 /// Cuts at character boundaries.
@@ -276,6 +290,21 @@ mod tests {
         assert_eq!(only("\u{1b}]0;title\u{7}ssh: x").0, "ssh: x");
         assert_eq!(only("s\u{0}s\u{8}h").0, "ssh");
         assert_eq!(escaped("a\u{202e}b\u{1b}c"), "a\\u{202e}b\\u{1b}c");
+    }
+
+    #[test]
+    fn a_line_whose_rank_was_interrupted_is_whole_again() {
+        let text = "[1,1]<stderr>:KeyError[1,0]<stdout>:step[1,1]<stderr>:: 'x'\n[1,0]<stdout>: 2\nmpirun\n";
+        let output = Output::from(text);
+        let found: Vec<_> = lines(text, "", &output)
+            .into_iter()
+            .map(|line| (line.number, line.rank, line.text.into_owned()))
+            .collect();
+        let line = |number, rank, text: &str| (number, rank, text.to_owned());
+        assert_eq!(
+            found,
+            [line(1, Some(1), "KeyError: 'x'"), line(2, Some(0), "step 2"), line(3, None, "mpirun")]
+        );
     }
 
     #[test]

@@ -23,7 +23,6 @@ mod ranks;
 mod read;
 mod resume;
 pub mod sieve;
-mod tag;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -33,6 +32,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
+use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -79,7 +79,8 @@ pub struct Choice {
     pub states: Vec<String>,
     /// Only lines of these ranks, if the MPI launcher tags lines with their rank.
     pub ranks: Option<Vec<u32>>,
-    /// Whether to take the ranks' tags off all lines, and report them as the lines' ranks.
+    /// Whether to take off also `[3] `, which a program may have written itself. Other tags of ranks are always taken off,
+    /// and this one if the Launcher's command asks for it or ranks are chosen.
     pub split: bool,
     /// Whether to fold lines that several ranks or pods write alike at about the same time.
     pub fold: bool,
@@ -132,7 +133,7 @@ pub enum Item {
         pod: Arc<str>,
         /// When it was written, if the node reports it.
         at: Option<Timestamp>,
-        /// The rank that wrote it, if ranks were requested.
+        /// The rank that wrote it, if the MPI launcher tagged it.
         rank: Option<u32>,
         /// Its level, if it is marked with one.
         level: Option<Level>,
@@ -166,7 +167,7 @@ pub enum Item {
 pub struct Origin {
     /// The pod.
     pub pod: Arc<str>,
-    /// The rank, if ranks were requested.
+    /// The rank, if the MPI launcher tagged the line.
     pub rank: Option<u32>,
     /// Where to go on after it in the output of its pod; `None` if lines before it are still held back.
     pub cursor: Option<Cursor>,
@@ -314,6 +315,17 @@ pub async fn logs(
     logs_with(client, (kind, namespace, job), choice, None).await
 }
 
+/// Whether the command that starts the job's ranks has them tagged as MPICH and Intel MPI do it.
+fn prepends_rank(object: &DynamicObject) -> bool {
+    let containers = "/spec/mpiReplicaSpecs/Launcher/template/spec/containers";
+    let launcher = object.data.pointer(containers).and_then(Value::as_array).into_iter().flatten();
+    let mut containers = launcher.chain(object.data.pointer("/spec/trainer"));
+    containers.any(|container| {
+        let words = ["command", "args"].iter().filter_map(|field| container.get(field)?.as_array()).flatten();
+        plan::prepends_rank(words.filter_map(Value::as_str))
+    })
+}
+
 /// Reads only lines that were kept, of a job that is gone.
 #[must_use]
 pub fn kept_logs(choice: &Choice, kept: Vec<Kept>) -> Logs {
@@ -360,10 +372,11 @@ fn lent(kind: Kind, choice: &Choice, ranks: Option<Ranks>) -> Option<Vec<u32>> {
 pub async fn logs_with(
     client: &Client,
     (kind, namespace, job): (Kind, &str, &str),
-    choice: Choice,
+    mut choice: Choice,
     archive: Option<Arc<dyn Archive>>,
 ) -> Result<Logs, Error> {
     let object = list::get(client, kind, namespace, job).await?;
+    choice.split |= prepends_rank(&object);
     let failure = view::status(&object).failure;
     let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
     let evidence = Arc::new(evidence.filter(|line| !line.trim().is_empty()).collect::<BTreeSet<_>>());

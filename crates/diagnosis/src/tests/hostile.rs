@@ -70,6 +70,23 @@ fn what_a_program_fakes_does_not_win_over_what_the_launcher_says() {
     assert_eq!(word(&format!("{tagged}{real}"), Ending::Exited(3)), "RankExited");
 }
 
+/// As in every job that is started with tags: hardly any line is the launcher's own.
+#[test]
+fn where_nearly_all_lines_are_tagged_a_message_without_a_tag_is_the_launchers() {
+    let progress = "[1,0]<stdout>:epoch 1 loss 0.3\n".repeat(200);
+    let message = |rank: u8, signal: &str| {
+        format!(
+            "mpirun noticed that process rank {rank} with PID 7 on node w-{rank} exited on signal {signal}.\n"
+        )
+    };
+    let (fake, real) = (message(0, "11 (Segmentation fault)"), message(1, "9 (Killed)"));
+    let text = format!("{progress}[1,0]<stdout>:{fake}{real}");
+    assert_eq!(word(&text, Ending::Exited(1)), "RankKilled");
+    // A log tool that tags everything says nothing.
+    let text = format!("{progress}[1,0]<stdout>:{real}");
+    assert_eq!(word(&text, Ending::Exited(137)), "RankKilled");
+}
+
 #[test]
 fn evidence_that_only_the_program_gives_is_called_weak() {
     let text = "[1,0]<stdout>:hello\nmpirun: starting\n[1,0]<stdout>:ssh: connect to host db port 22: Connection refused\nmpirun: done\n";

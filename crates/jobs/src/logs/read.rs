@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use diagnosis::Tags;
 use futures::{AsyncBufRead, AsyncBufReadExt, FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -17,7 +18,6 @@ use super::line::take_line;
 use super::ranks::{Ranks, no_line_of};
 use super::resume::{Novelty, Resume, Run, split};
 use super::sieve::Sieve;
-use super::tag;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
 use crate::part::speaking_container;
 use crate::{Action, Advice, Attempt, Error, JobRef, describe};
@@ -62,8 +62,11 @@ pub(super) struct Cut {
     /// The evidence for the cause of the job's failure, which is never hidden.
     evidence: Arc<BTreeSet<String>>,
     resume: Resume,
+    tags: Tags,
     levels: Levels,
     sieve: Sieve<Item>,
+    /// When the last line was written.
+    last: Option<jiff::Timestamp>,
     /// Whether the pod is a Worker, whose output has much of the launch agent.
     is_worker: bool,
     /// The ranks that a line was tagged with, and whether there were other lines, if ranks were chosen of a Launcher.
@@ -84,8 +87,10 @@ impl Cut {
         Cut {
             pod,
             resume,
+            tags: Tags::new(choice.split || choice.ranks.is_some()),
             levels: Levels::default(),
             sieve: Sieve::new(choice.wanted.clone()),
+            last: None,
             is_worker: part.starts_with("worker-"),
             tagged: is_of_ranks.then(Default::default),
             ranks: None,
@@ -134,15 +139,16 @@ impl Cut {
             && !self.evidence.contains(&diagnosis::as_evidence(text))
     }
 
-    fn pass(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) {
-        let Cut { pod, choice, resume, levels, sieve, tagged, .. } = self;
-        // Tags that stay on the line are not part of what the rank wrote either.
-        let split = tag::split(text);
-        let written = split.map_or(text, |(_, rest)| rest);
-        let (rank, text) = match split {
-            Some((rank, rest)) if choice.split || choice.ranks.is_some() => (Some(rank), rest),
-            _ => (None, text),
-        };
+    /// Takes the ranks' tags off.
+    fn pass(&mut self, at: Option<jiff::Timestamp>, line: &str, batch: &mut Batch) {
+        self.last = at;
+        let mut tags = std::mem::take(&mut self.tags);
+        tags.take_off(line, |rank, text| self.add(rank, text.into_owned(), batch));
+        self.tags = tags;
+    }
+
+    fn add(&mut self, rank: Option<u32>, text: String, batch: &mut Batch) {
+        let Cut { pod, choice, resume, levels, sieve, tagged, last, .. } = self;
         if let Some((found, others)) = tagged {
             *others |= rank.is_none();
             found.extend(rank);
@@ -150,14 +156,21 @@ impl Cut {
         if choice.ranks.as_ref().is_some_and(|wanted| !rank.is_some_and(|rank| wanted.contains(&rank))) {
             return;
         }
-        let level = levels.next(rank, written);
-        let (pod, also, cursor) = (pod.clone(), Vec::new(), resume.cursor());
-        let item = Item::Line { pod, at, rank, level, text: text.to_owned(), also, cursor };
-        sieve.push(text, level, item, |item| batch.push(Ok(item)));
+        let level = levels.next(rank, &text);
+        let (pod, at, also, cursor) = (pod.clone(), *last, Vec::new(), resume.cursor());
+        let item = Item::Line { pod, at, rank, level, text: text.clone(), also, cursor };
+        sieve.push(&text, level, item, |item| batch.push(Ok(item)));
+    }
+
+    /// Adds what ranks have not ended, and a note about chosen ranks without a line.
+    pub(super) fn finish(&mut self, batch: &mut Batch) {
+        let mut tags = std::mem::take(&mut self.tags);
+        tags.finish(|rank, text| self.add(rank, text, batch));
+        self.note_missing(batch);
     }
 
     /// Adds a note about chosen ranks of which there was no line. Without any line, there is nothing to say yet.
-    pub(super) fn finish(&mut self, batch: &mut Batch) {
+    fn note_missing(&mut self, batch: &mut Batch) {
         let Some((found, others)) = self.tagged.take() else { return };
         let wanted = self.choice.ranks.iter().flatten();
         let missing: Vec<u32> = wanted.copied().filter(|rank| !found.contains(rank)).collect();

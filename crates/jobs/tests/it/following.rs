@@ -293,7 +293,7 @@ async fn logs_are_chosen_by_level_rank_and_state_and_folded() {
         Choice { which: Which::All, states: vec!["failed".to_owned()], tail: Some(1), ..Choice::default() };
     assert_eq!(
         read(&stage, failed).await,
-        ["pi-launcher-x: [1,1]<stderr>:  File \"train.py\", line 3", "pi-worker-1: ready"]
+        ["pi-launcher-x:   File \"train.py\", line 3", "pi-worker-1: ready"]
     );
     let none = Choice { states: vec!["Pending".to_owned()], ..Choice::default() };
     let error = logs::logs(&stage.client, KIND, TEAM, "pi", none).await.err().unwrap();

@@ -241,21 +241,14 @@ fn output_is_read_with_the_same_filters_when_the_pods_are_gone() {
             let reply = until(stage, &format!("{LOGS}?{query}"), JANE, |reply| reply.status == 200).await;
             lines(&reply)
         };
-        let all = [
-            "start",
-            "worker 0",
-            "worker 1",
-            "[1,0]<stdout>:ERROR loss 0.1",
-            "[1,1]<stdout>:loss 0.2",
-            "end",
-        ];
+        let all = ["start", "worker 0", "worker 1", "ERROR loss 0.1", "loss 0.2", "end"];
         for there in [true, false] {
             assert_eq!(read(&stage, "all=true").await, all, "the job is there: {there}");
             assert_eq!(read(&stage, "").await.len(), 4);
             assert_eq!(read(&stage, "tail=1").await, ["end"]);
             assert_eq!(read(&stage, "rank=1").await, ["loss 0.2"]);
-            assert_eq!(read(&stage, "level=error&split=true").await, ["ERROR loss 0.1"]);
-            assert_eq!(read(&stage, "grep=loss&exclude=ERROR").await, ["[1,1]<stdout>:loss 0.2"]);
+            assert_eq!(read(&stage, "level=error").await, ["ERROR loss 0.1"]);
+            assert_eq!(read(&stage, "grep=loss&exclude=ERROR").await, ["loss 0.2"]);
             assert_eq!(read(&stage, "worker=1").await, ["worker 1"]);
             assert_eq!(stage.get(&format!("{LOGS}?worker=7"), JANE).await.status, 404);
             assert_eq!(stage.get(LOGS, JOE).await.status, 403);
