@@ -24,7 +24,7 @@ pub use local::{
 pub use target::{Several, Target, read_words};
 pub use training::{
     Apply, Create, Delete, Describe, Diagnose, Diff, DryRun, Flags, Get, List, Logs, MpiFlavour, Top,
-    TopSort, TrainingVerb, Wait,
+    TopSort, TrainingVerb, Transport, Wait,
 };
 pub use verbs::{
     Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, ExportForm, Making,

@@ -8,48 +8,31 @@ pub mod trainjob;
 
 use std::collections::BTreeMap;
 
-use api::{LAUNCHER, MPIJob, MPIJobSpec, ReplicaSpec, RunPolicy, WORKER};
+use api::{ANNOTATION_LAUNCH, LAUNCHER, MPIJob, MPIJobSpec, ReplicaSpec, RunPolicy, WORKER};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements,
-    Volume, VolumeMount,
+    Capabilities, Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec,
+    PodTemplateSpec, ResourceRequirements, SeccompProfile, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
+use plan::starts_ranks;
+pub use plan::{Implementation as Mpi, Launch};
 use semantics::NVIDIA_GPU;
 
 use crate::kind::LABEL_QUEUE;
 use crate::{Error, Fault};
-
-/// Programs that start ranks; a command that contains one of them is not changed.
-const STARTERS: [&str; 4] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun"];
 
 /// What a request that does not say it means for the pods of a job that has ended.
 pub const DEFAULT_CLEAN_PODS: &str = "Running";
 /// What a request that does not say it means for a Launcher that failed.
 pub const DEFAULT_RETRIES: i32 = 0;
 
-/// The MPI implementation in the image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mpi {
-    /// Open MPI 4 or 5.
-    #[default]
-    OpenMpi,
-    /// Intel MPI.
-    Intel,
-    /// MPICH and its derivatives.
-    Mpich,
-}
-
-impl Mpi {
-    /// The name used in `spec.mpiImplementation`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mpi::OpenMpi => "OpenMPI",
-            Mpi::Intel => "Intel",
-            Mpi::Mpich => "MPICH",
-        }
-    }
-}
+/// How the Launcher reaches the Workers unless a request names another transport. It works in every image, without sshd and
+/// without root.
+pub const DEFAULT_TRANSPORT: Launch = Launch::Agent;
+/// When the Launcher is created: a name that it asks DNS for before the Workers have one is remembered as unknown for up to
+/// 30 seconds.
+pub const LAUNCHER_CREATION: &str = "WaitForWorkersReady";
 
 /// What to run, in terms of model training.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +65,13 @@ pub struct Request {
     pub launcher_memory: Option<String>,
     /// The MPI implementation in the image.
     pub mpi: Mpi,
+    /// How the Launcher reaches the Workers; if not given, [`DEFAULT_TRANSPORT`]. The annotation, if there is one, wins.
+    pub transport: Option<Launch>,
+    /// Whether the ranks' output stays without tags. With tags, lines can be chosen by rank; they are taken off when lines
+    /// are shown.
+    pub untagged: bool,
+    /// Whether the pods meet the Pod Security Standard `restricted`. The user is the image's, which must not be root.
+    pub restricted: bool,
     /// Environment of the Launcher, the Workers and their ranks.
     pub env: Vec<(String, String)>,
     /// PersistentVolumeClaims to mount: name and path.
@@ -143,10 +133,23 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
         slots_per_worker: Some(slots),
         mpi_implementation: Some(request.mpi.name().to_owned()),
         run_policy: Some(run_policy(request)),
+        launcher_creation_policy: Some(LAUNCHER_CREATION.to_owned()),
         mpi_replica_specs: replicas,
         ..MPIJobSpec::default()
     };
-    Ok(MPIJob { metadata: metadata(request), spec, status: None })
+    let mut metadata = metadata(request);
+    let transport = transport_name(request.transport.unwrap_or(DEFAULT_TRANSPORT));
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.entry(ANNOTATION_LAUNCH.to_owned()).or_insert_with(|| transport.to_owned());
+    Ok(MPIJob { metadata, spec, status: None })
+}
+
+/// The value of the annotation for a transport.
+pub fn transport_name(transport: Launch) -> &'static str {
+    match transport {
+        Launch::Ssh => "ssh",
+        Launch::Agent => "agent",
+    }
 }
 
 fn metadata(request: &Request) -> ObjectMeta {
@@ -267,8 +270,28 @@ fn template(request: &Request, container: Container) -> PodTemplateSpec {
             containers: vec![container],
             volumes: Some(volumes(request)).filter(|volumes| !volumes.is_empty()),
             priority_class_name: request.priority.clone(),
+            security_context: request.restricted.then(restricted_pod),
             ..PodSpec::default()
         }),
+    }
+}
+
+/// What `restricted` requires of a pod (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
+fn restricted_pod() -> PodSecurityContext {
+    let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        seccomp_profile: Some(seccomp),
+        ..PodSecurityContext::default()
+    }
+}
+
+/// What `restricted` requires of each container.
+fn restricted_container() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
+        ..SecurityContext::default()
     }
 }
 
@@ -303,6 +326,7 @@ fn container(request: &Request, name: &str, mut env: Vec<EnvVar>) -> Container {
         working_dir: request.workdir.clone(),
         env: Some(env).filter(|env| !env.is_empty()),
         volume_mounts: Some(mounts(request)).filter(|mounts| !mounts.is_empty()),
+        security_context: request.restricted.then(restricted_container),
         ..Container::default()
     }
 }
@@ -339,32 +363,24 @@ fn limited(amounts: &[(&str, Option<String>)]) -> Option<ResourceRequirements> {
         .then(|| ResourceRequirements { limits: Some(limits), ..ResourceRequirements::default() })
 }
 
-/// Whether a command starts the ranks itself, so that it is run unchanged.
-pub fn starts_ranks(command: &[String]) -> bool {
-    let in_word = |word: &str| {
-        word.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')'))
-            .any(|part| STARTERS.contains(&part.rsplit('/').next().unwrap_or(part)))
-    };
-    command.iter().any(|word| in_word(word))
+/// Whether the command is run as it is: once in the Launcher, or because it starts the ranks itself.
+fn is_as_given(request: &Request) -> bool {
+    request.in_launcher || starts_ranks(&request.command)
 }
 
-/// Puts `mpirun` and these options of its own before the command, unless the command starts the ranks itself.
+/// Puts `mpirun` and these options of its own before the command, unless the command is run as it is.
 fn launcher_command(request: &Request, ranks: Option<i64>, options: &[String]) -> Vec<String> {
-    if request.in_launcher || starts_ranks(&request.command) {
+    if is_as_given(request) {
         return request.command.clone();
     }
     let mut command = vec!["mpirun".to_owned()];
+    command.extend((!request.untagged).then(|| request.mpi.tag_option().to_owned()));
     command.extend(options.iter().cloned());
-    match request.mpi {
-        // Open MPI starts as many ranks as the hostfile has slots, and forwards only the variables named with `-x`.
-        Mpi::OpenMpi => {
-            for (name, _) in &request.env {
-                command.extend(["-x".to_owned(), name.clone()]);
-            }
-        }
-        Mpi::Intel | Mpi::Mpich => {
-            command.extend(ranks.into_iter().flat_map(|ranks| ["-n".to_owned(), ranks.to_string()]));
-        }
+    if let Some(option) = request.mpi.forward_option() {
+        command.extend(request.env.iter().flat_map(|(name, _)| [option.to_owned(), name.clone()]));
+    }
+    if let (Some(option), Some(ranks)) = (request.mpi.count_option(), ranks) {
+        command.extend([option.to_owned(), ranks.to_string()]);
     }
     command.extend(request.command.iter().cloned());
     command
@@ -407,9 +423,13 @@ mod tests {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let env = vec![("A".to_owned(), "1".to_owned())];
         let table = [
-            (request(), "mpirun python /train.py"),
-            (Request { env: env.clone(), ..request() }, "mpirun -x A python /train.py"),
-            (Request { mpi: Mpi::Mpich, gpus: Some(2), ..request() }, "mpirun -n 8 python /train.py"),
+            (request(), "mpirun --tag-output python /train.py"),
+            (Request { untagged: true, ..request() }, "mpirun python /train.py"),
+            (Request { env: env.clone(), ..request() }, "mpirun --tag-output -x A python /train.py"),
+            (
+                Request { mpi: Mpi::Mpich, gpus: Some(2), ..request() },
+                "mpirun -prepend-rank -n 8 python /train.py",
+            ),
             (Request { command: words("/opt/bin/mpirun -np 2 a"), ..request() }, "/opt/bin/mpirun -np 2 a"),
             (
                 Request {
@@ -449,6 +469,37 @@ mod tests {
         assert_eq!((plain.clean_pod_policy.as_deref(), plain.backoff_limit), (Some("Running"), Some(0)));
         let asked = policy(&Request { clean_pod_policy: Some("None".into()), retries: Some(6), ..request() });
         assert_eq!((asked.clean_pod_policy.as_deref(), asked.backoff_limit), (Some("None"), Some(6)));
+    }
+
+    #[test]
+    fn a_job_depends_on_no_default_of_the_operator() {
+        let launch = |request: &Request| {
+            build(request).unwrap().metadata.annotations.unwrap().remove(ANNOTATION_LAUNCH).unwrap()
+        };
+        let job = build(&request()).unwrap();
+        assert_eq!(job.spec.launcher_creation_policy.as_deref(), Some("WaitForWorkersReady"));
+        assert_eq!(launch(&request()), "agent");
+        let ssh = Request { transport: Some(Launch::Ssh), ..request() };
+        assert_eq!(launch(&ssh), "ssh");
+        let annotations = BTreeMap::from([(ANNOTATION_LAUNCH.to_owned(), "agent".to_owned())]);
+        assert_eq!(launch(&Request { annotations, ..ssh }), "agent", "the annotation wins");
+    }
+
+    #[test]
+    fn pods_meet_the_standard_restricted_only_where_that_is_asked_for() {
+        let job = build(&Request { restricted: true, ..request() }).unwrap();
+        for role in [LAUNCHER, WORKER] {
+            let pod = serde_json::to_value(&job.spec.mpi_replica_specs[role].template.spec).unwrap();
+            assert_eq!(
+                pod["securityContext"],
+                serde_json::json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } })
+            );
+            assert_eq!(
+                pod["containers"][0]["securityContext"],
+                serde_json::json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } })
+            );
+        }
+        assert!(!serde_json::to_string(&build(&request()).unwrap()).unwrap().contains("securityContext"));
     }
 
     #[test]

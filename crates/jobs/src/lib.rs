@@ -48,6 +48,7 @@ pub mod rerun;
 pub mod runtime;
 pub mod scale;
 pub mod sizing;
+pub mod standard;
 pub mod suspension;
 pub mod template;
 mod template_rules;

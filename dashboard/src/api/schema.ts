@@ -1630,6 +1630,8 @@ export interface components {
             priority?: string;
             /** @description The Kueue queue to submit to. */
             queue?: string;
+            /** @description Whether the pods meet the Pod Security Standard `restricted`, as they do in a namespace that enforces it. */
+            restricted?: boolean;
             /**
              * Format: int32
              * @description The number of retries of a failed Launcher.
@@ -1642,6 +1644,13 @@ export interface components {
             slots?: number;
             /** @description Whether to create the job suspended. */
             suspend?: boolean;
+            /**
+             * @description How the Launcher reaches the Workers; `agent` if not given, which works in every image. For `ssh`, the image needs ssh and sshd.
+             * @enum {string}
+             */
+            transport?: "agent" | "ssh";
+            /** @description Whether the ranks' output stays without tags, so that lines cannot be chosen by rank. */
+            untagged?: boolean;
             /** @description PersistentVolumeClaims to mount, and where. */
             volumes?: {
                 [key: string]: string;
@@ -1850,7 +1859,7 @@ export interface components {
             pod?: string;
             /**
              * Format: int32
-             * @description The rank that wrote it, if ranks were asked for.
+             * @description The rank that wrote it, if the MPI launcher tagged it.
              */
             rank?: number;
             /** @description The line, what is waited for, what is missing, or the note. */
@@ -3747,7 +3756,7 @@ export interface operations {
                 state?: string[];
                 /** @description Only lines of at least this level, and their context. */
                 level?: "debug" | "info" | "warning" | "error";
-                /** @description Whether to take the ranks' tags off all lines, and report them as `rank`. */
+                /** @description Whether to take off also `[3] `, which a program may have written itself. Other tags of ranks are always taken off and reported as `rank`, and this one if the Launcher's command asks for it. */
                 split?: boolean;
                 /** @description Whether to fold lines that several ranks or pods write alike at about the same time. */
                 fold?: boolean;

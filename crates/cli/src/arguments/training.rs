@@ -139,6 +139,15 @@ pub enum MpiFlavour {
     Mpich,
 }
 
+/// How the Launcher reaches the Workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// The launch agent
+    Agent,
+    /// ssh and sshd
+    Ssh,
+}
+
 /// Whether to create for real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
@@ -241,6 +250,17 @@ pub struct Flags {
     /// MPI implementation in the image: openmpi, intel, mpich
     #[arg(long, conflicts_with = "file", value_enum, hide_possible_values = true)]
     pub mpi: Option<MpiFlavour>,
+    /// How the Launcher reaches the Workers: agent (the default; works in every image), or ssh, for
+    /// which the image needs ssh and sshd
+    #[arg(long, conflicts_with = "file", value_enum, hide_possible_values = true)]
+    pub transport: Option<Transport>,
+    /// Do not tag the ranks' output; without tags, odh training logs --rank finds no lines
+    #[arg(long, conflicts_with = "file")]
+    pub untagged: bool,
+    /// Write the security context that the Pod Security Standard restricted requires; the default in a
+    /// namespace that enforces it. The image's user must not be root
+    #[arg(long, conflicts_with = "file")]
+    pub restricted: bool,
     /// Environment variable for Launcher, Workers and ranks; repeatable
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub env: Vec<(String, String)>,
@@ -441,7 +461,7 @@ pub struct Describe {
   odh training logs pi --worker 0-3,7  the output of these Workers, merged by time
   odh training logs pi --all --tail 20 --timestamps
   odh training logs pi --grep 'loss=|Error' --exclude DEBUG -C 2
-  odh training logs pi --rank 3        the output of rank 3, with mpirun --tag-output
+  odh training logs pi --rank 3        the output of rank 3
   odh training logs pi --fold          what ranks write alike, once
   odh training logs pi --all --level warning -C 3
   odh training logs pi --all --state Failed
@@ -462,7 +482,8 @@ pub struct Logs {
     /// Show the Launcher and all Workers
     #[arg(short, long, conflicts_with = "worker")]
     pub all: bool,
-    /// Only lines of these ranks: 3, or 0-3,7; mpirun must tag lines with their rank (--tag-output)
+    /// Only lines of these ranks: 3, or 0-3,7. An mpirun of your own must tag lines with their rank:
+    /// --tag-output, or -prepend-rank with MPICH and Intel MPI
     #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices, conflicts_with_all = ["worker", "all"])]
     pub rank: Option<Indices>,
     /// Only pods in these states now: Running, Failed, Error, Pending, …

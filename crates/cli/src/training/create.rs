@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use jobs::build::trainjob::TrainRequest;
-use jobs::build::{Mpi, Request, starts_ranks};
+use jobs::build::{Launch, Mpi, Request};
 use jobs::preflight::PATIENCE;
 use jobs::reference::Reference;
 use jobs::submit::{self, Draft};
 use jobs::{Class, Error};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use plan::{STARTERS, starts_ranks};
 
 use super::drafts::{check_namespaces, draft_from_files};
 use super::{Follow, ending, follow_to_end, sync};
-use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output, read_words};
+use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output, Transport, read_words};
 use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
@@ -22,17 +23,14 @@ use crate::interrupt::Interruption;
 use crate::local::state::State;
 use crate::object;
 
-/// The programs that start ranks; any of them suffices.
-const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "mpiexec.hydra"];
-
 /// `odh training create`
 pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<u8, Failure> {
-    let from_flags = create.file.is_empty();
-    if let Some(line) = create.flags.command.as_deref().filter(|_| from_flags) {
+    let has_file = !create.file.is_empty();
+    if let Some(line) = create.flags.command.as_deref().filter(|_| !has_file) {
         warn_of_shell_syntax(console, line);
     }
-    let mut drafts = if from_flags {
-        vec![from_flags_in(create, create.flags.workdir.clone())?]
+    let mut drafts = if !has_file {
+        vec![from_flags(create, &Surroundings::of_flags(create))?]
     } else {
         draft_from_files(&create.file)?
     };
@@ -58,10 +56,11 @@ pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<
     let connection = connect(console, global).await?;
     if let Some(state) = &connection.local {
         warn_of_programs(console, state, &drafts);
-        if let Some(here) =
-            Some(create).filter(|_| from_flags).and_then(|create| own_program(console, create))
-        {
-            drafts = vec![from_flags_in(create, Some(here))?];
+    }
+    if !has_file {
+        let around = surroundings(console, &connection, create).await;
+        if around != Surroundings::of_flags(create) {
+            drafts = vec![from_flags(create, &around)?];
         }
     }
     let dry_run = match create.dry_run {
@@ -125,6 +124,30 @@ async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]
     Ok(())
 }
 
+/// What a job from flags depends on besides them.
+#[derive(Debug, PartialEq, Eq)]
+struct Surroundings {
+    /// The directory in which the command starts.
+    workdir: Option<String>,
+    /// Whether the pods have to meet the Pod Security Standard `restricted`.
+    restricted: bool,
+}
+
+impl Surroundings {
+    fn of_flags(create: &Create) -> Surroundings {
+        Surroundings { workdir: create.flags.workdir.clone(), restricted: create.flags.restricted }
+    }
+}
+
+/// What the flags leave to the cluster: a local one sees this machine's files, and a namespace may enforce `restricted`.
+async fn surroundings(console: &Console, connection: &Connection, create: &Create) -> Surroundings {
+    let flags = Surroundings::of_flags(create);
+    let here = connection.local.as_ref().and_then(|_| own_program(console, create));
+    let asks = !flags.restricted && create.flags.runtime.is_none();
+    let enforced = asks && jobs::standard::is_restricted(&connection.client, &connection.namespace).await;
+    Surroundings { workdir: flags.workdir.or(here), restricted: flags.restricted || enforced }
+}
+
 /// The current directory, if the command names a file in it and pods of the local cluster can see it.
 fn own_program(console: &Console, create: &Create) -> Option<String> {
     let flags = &create.flags;
@@ -156,8 +179,8 @@ fn own_program(console: &Console, create: &Create) -> Option<String> {
 /// Directories of which every pod of a local cluster has its own.
 const PODS_OWN: [&str; 2] = ["/tmp", "/var/run"];
 
-fn from_flags_in(create: &Create, workdir: Option<String>) -> Result<Draft, Failure> {
-    let flags = &create.flags;
+fn from_flags(create: &Create, around: &Surroundings) -> Result<Draft, Failure> {
+    let (flags, workdir) = (&create.flags, around.workdir.clone());
     let (kind, mut named) = read_words(&create.words);
     named.extend(flags.name.iter().map(|name| Reference { kind, name: name.clone() }));
     if let Some(surplus) = named.get(1) {
@@ -197,7 +220,7 @@ fn from_flags_in(create: &Create, workdir: Option<String>) -> Result<Draft, Fail
             Ok(submit::train_draft(&jobs::build::trainjob::build(&asked).map_err(by_flag)?)?)
         }
         None => {
-            let request = Request { workdir, ..request };
+            let request = Request { workdir, restricted: around.restricted, ..request };
             Ok(submit::check(jobs::build::build(&request).map_err(by_flag)?)?)
         }
     }
@@ -265,6 +288,12 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
             MpiFlavour::Intel => Mpi::Intel,
             MpiFlavour::Mpich => Mpi::Mpich,
         },
+        transport: flags.transport.map(|transport| match transport {
+            Transport::Ssh => Launch::Ssh,
+            Transport::Agent => Launch::Agent,
+        }),
+        untagged: flags.untagged,
+        restricted: flags.restricted,
         env: flags.env.clone(),
         volumes: flags.pvc.clone(),
         labels: pairs(&flags.label),
@@ -542,6 +571,9 @@ mod tests {
             launcher_cpu: Some("1".to_owned()),
             launcher_memory: Some("1Gi".to_owned()),
             mpi: Mpi::Mpich,
+            transport: Some(Launch::Ssh),
+            untagged: true,
+            restricted: true,
             env: vec![pair("LR", "0.1"), pair("EMPTY", ""), pair("X", "a=b c")],
             volumes: vec![pair("data", "/data"), pair("models", "/a=b")],
             labels: BTreeMap::from([pair("team", "nlp"), pair("example.com/x", "")]),
@@ -566,7 +598,7 @@ mod tests {
             let Command::Training { verb: TrainingVerb::Create(create) } = arguments.command else {
                 panic!("{line}")
             };
-            let mut made = from_flags_in(&create, create.flags.workdir.clone()).unwrap().job;
+            let mut made = from_flags(&create, &Surroundings::of_flags(&create)).unwrap().job;
             made.metadata.namespace = arguments.global.namespace;
             assert_eq!(plan::defaulted(&made), plan::defaulted(&job), "{line}");
         }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, GzBuilder};
-use jobs::build::{Request, starts_ranks};
+use jobs::build::Request;
+use plan::starts_ranks;
 use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;

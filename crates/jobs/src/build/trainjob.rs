@@ -10,8 +10,7 @@ use api::{
 };
 
 use super::{
-    Mpi, Request, as_root, faults, launcher_command, limited, metadata, starts_ranks, variable,
-    worker_amounts,
+    Mpi, Request, as_root, faults, is_as_given, launcher_command, limited, metadata, variable, worker_amounts,
 };
 use crate::{Error, Fault};
 
@@ -79,11 +78,11 @@ fn reference(runtime: &str) -> RuntimeRef {
 
 /// mpirun's option for the directory in which ranks start.
 fn directory(request: &Request) -> Vec<String> {
-    let option = match request.mpi {
-        Mpi::OpenMpi => "--wdir",
-        Mpi::Intel | Mpi::Mpich => "-wdir",
-    };
-    request.workdir.iter().flat_map(|directory| [option.to_owned(), directory.clone()]).collect()
+    request
+        .workdir
+        .iter()
+        .flat_map(|directory| [request.mpi.directory_option().to_owned(), directory.clone()])
+        .collect()
 }
 
 /// Faults of what a TrainJob has no place for.
@@ -96,6 +95,8 @@ fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
         ("clean_pods", request.clean_pod_policy.is_some()),
         ("retries", request.retries.is_some()),
         ("ttl", request.ttl_seconds.is_some()),
+        ("transport", request.transport.is_some()),
+        ("restricted", request.restricted),
     ];
     let mut found: Vec<Fault> = given
         .iter()
@@ -115,7 +116,7 @@ fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
             "give the name of a ClusterTrainingRuntime, or trainingruntime/NAME",
         ));
     }
-    let as_given = request.in_launcher || starts_ranks(&request.command);
+    let as_given = is_as_given(request);
     if as_given && request.workdir.is_some() {
         let advice = "give it to your own mpirun: --wdir DIR (Open MPI) or -wdir DIR (MPICH, Intel MPI)";
         found.push(fault("workdir", "cannot be set for a TrainJob's own mpirun", advice));
@@ -186,7 +187,7 @@ mod tests {
             json!({
                 "runtimeRef": { "name": "openmpi", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime" },
                 "trainer": {
-                    "command": ["mpirun", "python", "/train.py"],
+                    "command": ["mpirun", "--tag-output", "python", "/train.py"],
                     "numNodes": 4,
                     "env": [root("OMPI_ALLOW_RUN_AS_ROOT"), root("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")],
                 },
@@ -216,7 +217,10 @@ mod tests {
         };
         let job = build(&full).unwrap();
         let trainer = job.spec.trainer.as_ref().unwrap();
-        assert_eq!(trainer.command.as_ref().unwrap().join(" "), "mpirun -wdir /work -n 8 python /train.py");
+        assert_eq!(
+            trainer.command.as_ref().unwrap().join(" "),
+            "mpirun -prepend-rank -wdir /work -n 8 python /train.py"
+        );
         assert_eq!((trainer.image.as_deref(), trainer.num_proc_per_node), (Some("train:2"), Some(2)));
         let limits = trainer.resources_per_node.as_ref().unwrap().limits.as_ref().unwrap();
         assert_eq!(limits[semantics::NVIDIA_GPU].0, "2");

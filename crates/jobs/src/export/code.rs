@@ -8,7 +8,7 @@ use std::fmt::Write;
 use semantics::NVIDIA_GPU;
 use serde_json::{Map, Value, json};
 
-use crate::build::{Mpi, Request};
+use crate::build::{Mpi, Request, transport_name};
 
 /// Returns the program that creates the job.
 pub fn python(request: &Request) -> String {
@@ -31,8 +31,10 @@ pub fn python(request: &Request) -> String {
     put("in_launcher", request.in_launcher.then(|| true.into()));
     put("workdir", request.workdir.as_deref().map(Value::from));
     put("slots", request.slots.map(Value::from));
-    let mpi = (request.mpi != Mpi::OpenMpi).then(|| request.mpi.name().into());
-    put("mpi", mpi);
+    let mpi = mpi(request);
+    if let [(IMPLEMENTATION, name)] = mpi.as_slice() {
+        put("mpi", Some(name.clone()));
+    }
     put("env", map(&mut request.env.iter().map(|(name, value)| (name, value))));
     put("labels", map(&mut request.labels.iter()));
     put("annotations", map(&mut request.annotations.iter()));
@@ -43,7 +45,14 @@ pub fn python(request: &Request) -> String {
     put("deadline_seconds", request.deadline_seconds.map(Value::from));
     put("retries", request.retries.map(Value::from));
     put("suspend", request.suspend.then(|| true.into()));
+    put("restricted", request.restricted.then(|| true.into()));
     let mut classes = vec!["MPIJobClient", "MPIJobSpec", "WorkerSpec"];
+    if !matches!(mpi.as_slice(), [] | [(IMPLEMENTATION, _)]) {
+        classes.push("MPIConfig");
+        let fields: Vec<String> =
+            mpi.iter().map(|(name, value)| format!("{name}={}", literal(value))).collect();
+        let _ = writeln!(arguments, "    mpi=MPIConfig({}),", fields.join(", "));
+    }
     if !request.volumes.is_empty() {
         classes.push("ClaimVolume");
         let _ = writeln!(arguments, "    volumes=[{}],", volumes(request));
@@ -63,6 +72,19 @@ pub fn python(request: &Request) -> String {
         "from openshift_ai.training import {}\n\nclient = MPIJobClient()\njob = client.create_mpijob(MPIJobSpec(\n{arguments}))\n",
         classes.join(", ")
     )
+}
+
+/// The argument that a word alone can stand for.
+const IMPLEMENTATION: &str = "implementation";
+
+/// What a request says of MPI, apart from its defaults.
+fn mpi(request: &Request) -> Vec<(&'static str, Value)> {
+    let fields = [
+        (IMPLEMENTATION, (request.mpi != Mpi::OpenMpi).then(|| request.mpi.name().into())),
+        ("launch", request.transport.map(|transport| transport_name(transport).into())),
+        ("tag_output", request.untagged.then(|| false.into())),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// The volumes in their order; a claim may be mounted more than once, so they are no map.

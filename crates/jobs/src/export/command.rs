@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::build::{Mpi, Request};
+use crate::build::{Mpi, Request, transport_name};
 
 /// Returns the words of the command, the program first.
 pub fn command(request: &Request) -> Vec<String> {
@@ -30,6 +30,7 @@ pub fn command(request: &Request) -> Vec<String> {
         Mpi::Mpich => Some("mpich"),
     };
     put("--mpi", mpi.map(str::to_owned));
+    put("--transport", request.transport.map(|transport| transport_name(transport).to_owned()));
     for (name, value) in &request.env {
         put("--env", Some(format!("{name}={value}")));
     }
@@ -49,7 +50,13 @@ pub fn command(request: &Request) -> Vec<String> {
     put("--clean-pods", request.clean_pod_policy.clone());
     put("--deadline", request.deadline_seconds.map(|seconds| format!("{seconds}s")));
     put("--retries", request.retries.map(|retries| retries.to_string()));
-    for (flag, given) in [("--suspend", request.suspend), ("--in-launcher", request.in_launcher)] {
+    let switches = [
+        ("--untagged", request.untagged),
+        ("--restricted", request.restricted),
+        ("--suspend", request.suspend),
+        ("--in-launcher", request.in_launcher),
+    ];
+    for (flag, given) in switches {
         words.extend(given.then(|| flag.to_owned()));
     }
     words.push("--".to_owned());

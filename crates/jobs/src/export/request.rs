@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use api::{LAUNCHER, MPIJob, WORKER};
+use api::{ANNOTATION_LAUNCH, LAUNCHER, MPIJob, WORKER};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::api::DynamicObject;
 use semantics::NVIDIA_GPU;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::manifest;
 use crate::Kind;
-use crate::build::{DEFAULT_CLEAN_PODS, DEFAULT_RETRIES, Mpi, Request, build};
+use crate::build::{DEFAULT_CLEAN_PODS, DEFAULT_RETRIES, Launch, Mpi, Request, build, transport_name};
 use crate::flat::flatten;
 use crate::kind::LABEL_QUEUE;
 
@@ -94,6 +94,8 @@ fn plain(job: &MPIJob) -> Option<Request> {
     let policy = job.spec.run_policy.clone().unwrap_or_default();
     let mut labels = job.metadata.labels.clone().unwrap_or_default();
     let queue = labels.remove(LABEL_QUEUE);
+    let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
+    let transport = annotations.remove(ANNOTATION_LAUNCH);
     Some(Request {
         name: job.metadata.name.clone()?,
         namespace: job.metadata.namespace.clone(),
@@ -113,10 +115,13 @@ fn plain(job: &MPIJob) -> Option<Request> {
             Some("MPICH") => Mpi::Mpich,
             _ => Mpi::OpenMpi,
         },
+        transport: (transport.as_deref() == Some(transport_name(Launch::Ssh))).then_some(Launch::Ssh),
+        untagged: false,
+        restricted: pod(WORKER)?.security_context.is_some(),
         env: env(worker),
         volumes: volumes(pod(WORKER)?, worker),
         labels,
-        annotations: job.metadata.annotations.clone().unwrap_or_default(),
+        annotations,
         queue,
         priority: pod(WORKER)?.priority_class_name.clone(),
         clean_pod_policy: Some(policy.clean_pod_policy.unwrap_or_else(|| "None".to_owned()))
@@ -157,10 +162,11 @@ fn with_commands(plain: Request) -> Vec<Request> {
     });
     // Only a command that begins with mpirun and its options can have got them put before it.
     let with_options = plain.command.first().is_some_and(|first| first == "mpirun");
-    let options = 1 + plain.env.len() * 2 + 2;
+    let options = 2 + plain.env.len() * 2 + 2;
     let bare: Vec<Request> = bare
         .filter(|request| with_options && plain.command.len() - request.command.len() <= options)
         .filter(|request| !request.command.is_empty())
+        .flat_map(|request| [request.clone(), Request { untagged: true, ..request }])
         .collect();
     let whole = Request { in_launcher: true, ..plain.clone() };
     bare.into_iter().chain([plain, whole]).collect()
@@ -220,6 +226,9 @@ mod tests {
                     launcher_cpu: cpu.filter(|_| flags[1]).map(str::to_owned),
                     launcher_memory: memory.filter(|_| flags[2]).map(str::to_owned),
                     mpi,
+                    transport: flags[0].then_some(Launch::Ssh),
+                    untagged: flags[3],
+                    restricted: flags[2],
                     env: own(env),
                     volumes: own(volumes),
                     labels: BTreeMap::from([("team".to_owned(), "nlp".to_owned())]),
@@ -256,7 +265,7 @@ mod tests {
             ..Request::default()
         };
         let mut job = build(&wanted).unwrap();
-        job.spec.launcher_creation_policy = Some("WaitForWorkersReady".to_owned());
+        job.spec.launcher_creation_policy = None;
         let worker = job.spec.mpi_replica_specs.get_mut(WORKER).unwrap();
         worker.template.spec.as_mut().unwrap().host_network = Some(true);
         let error = request(&object(&job)).unwrap_err();

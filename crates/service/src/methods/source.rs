@@ -1,6 +1,6 @@
 //! What a request wants to be created: a manifest or a specification, read into a draft without faults.
 
-use jobs::build::{self, Mpi, Request};
+use jobs::build::{self, Launch, Mpi, Request};
 use jobs::submit::{self, Draft};
 use jobs::{Error, Fault};
 use serde_json::{Value, json};
@@ -77,6 +77,16 @@ fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
             Mpi::OpenMpi
         }
     };
+    let transport = match spec.transport.to_ascii_lowercase().as_str() {
+        "" => None,
+        "agent" => Some(Launch::Agent),
+        "ssh" => Some(Launch::Ssh),
+        _ => {
+            let message = format!("\"{}\" is not a transport", spec.transport.escape_debug());
+            fault("transport", message, "use agent or ssh");
+            None
+        }
+    };
     let gpus = spec.gpus.and_then(|gpus| u32::try_from(gpus).ok());
     if gpus.is_none() && spec.gpus.is_some() {
         fault("gpus", "is negative".to_owned(), "use 0 or more");
@@ -96,6 +106,9 @@ fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
         launcher_cpu: None,
         launcher_memory: None,
         mpi,
+        transport,
+        untagged: spec.untagged,
+        restricted: spec.restricted,
         env: spec.env.into_iter().collect(),
         volumes: spec.volumes.into_iter().collect(),
         labels: spec.labels,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jobs::mistyped::{Mistyped, typed};
 use jobs::setting::Setting;
+use jobs::standard;
 use jobs::submit::Draft;
 use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
 use serde_json::Value;
@@ -84,7 +85,11 @@ pub async fn draft(
             source::draft(namespace, &read, None)
         }
         Some(_) => Err(source::one_of()),
-        None => source::draft(namespace, manifest, spec),
+        None => {
+            let enforced = spec.is_some() && standard::is_restricted(&caller.client, namespace).await;
+            let spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
+            source::draft(namespace, manifest, spec)
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use service::Settings;
 use service::contract::{CreateJobRequest, JobSpec};
@@ -355,4 +356,21 @@ async fn a_creation_waits_for_admission_to_come_back() {
     };
     let (made, ()) = tokio::join!(create, come_back);
     assert_eq!(made.status, 200, "{}", made.text);
+}
+
+#[tokio::test]
+async fn a_job_in_a_namespace_that_enforces_restricted_meets_that_standard() {
+    let stage = Stage::new().await;
+    let made = async || {
+        let body = json!({ "spec": spec("resnet") });
+        let made = stage.rest("POST", &format!("{JOBS}?dryRun=true"), JANE, Some(body)).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+        made.json()["manifest"].as_str().unwrap().to_owned()
+    };
+    assert!(!made().await.contains("runAsNonRoot"));
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    let label = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+    namespaces.patch(TEAM, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    let manifest = made().await;
+    assert!(manifest.contains("runAsNonRoot: true") && manifest.contains("allowPrivilegeEscalation: false"));
 }

@@ -1656,7 +1656,7 @@ class LogItem(Message):
     """The pod."""
 
     rank: int | None = None
-    """The rank that wrote it, if ranks were asked for."""
+    """The rank that wrote it, if the MPI launcher tagged it."""
 
     text: str = ""
     """The line, what is waited for, what is missing, or the note."""
