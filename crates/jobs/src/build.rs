@@ -1,19 +1,23 @@
-//! Builds an MPIJob from the few values that the common case needs, as flags, forms and programs supply them;
-//! [`trainjob`] builds a TrainJob.
+//! Builds an MPIJob from the values that describe it, as flags, forms and programs supply them; [`trainjob`] builds a
+//! TrainJob.
 //!
-//! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was requested, or
-//! all faults of the request at once. The same request gives the same job in every interface.
+//! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was requested and the
+//! defaults below, or all faults of the request at once. The same request gives the same job in every interface, and
+//! nothing in it depends on the defaults of the operator that reconciles it.
 
+mod faults;
+mod pod;
+mod request;
 pub mod trainjob;
 
 use std::collections::BTreeMap;
 
-use api::{ANNOTATION_LAUNCH, LAUNCHER, MPIJob, MPIJobSpec, ReplicaSpec, RunPolicy, WORKER};
-use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec,
-    PodTemplateSpec, ResourceRequirements, SeccompProfile, SecurityContext, Volume, VolumeMount,
+use api::{
+    ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT,
+    ANNOTATION_WORKER_FAILURE, LAUNCHER, MPIJob, MPIJobSpec, ReplicaSpec, RunPolicy, SchedulingPolicy,
+    WORKER,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Container, EnvVar};
 use kube::api::ObjectMeta;
 use plan::starts_ranks;
 pub use plan::{Implementation as Mpi, Launch};
@@ -21,6 +25,10 @@ use semantics::NVIDIA_GPU;
 
 use crate::kind::LABEL_QUEUE;
 use crate::{Error, Fault};
+
+pub use faults::is_quantity;
+use pod::{resources, some_map, template, text_var};
+pub use request::{Failures, Mount, Part, Placement, Request, Source, Variable, VariableValue};
 
 /// What a request that does not say it means for the pods of a job that has ended.
 pub const DEFAULT_CLEAN_PODS: &str = "Running";
@@ -34,88 +42,23 @@ pub const DEFAULT_TRANSPORT: Launch = Launch::Agent;
 /// 30 seconds.
 pub const LAUNCHER_CREATION: &str = "WaitForWorkersReady";
 
-/// What to run, in terms of model training.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Request {
-    /// The job's name.
-    pub name: String,
-    /// The namespace; the client's own if not given.
-    pub namespace: Option<String>,
-    /// The number of Workers, at least 1.
-    pub workers: i32,
-    /// The image of the Launcher and the Workers.
-    pub image: String,
-    /// What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
-    pub command: Vec<String>,
-    /// The directory in which the command starts, in every pod; that of the image if not given.
-    pub workdir: Option<String>,
-    /// Whether to run the command once, in the Launcher, exactly as given.
-    pub in_launcher: bool,
-    /// Ranks on each Worker; if not given, the number of GPUs, or 1 without GPUs.
-    pub slots: Option<i32>,
-    /// GPUs of each Worker.
-    pub gpus: Option<u32>,
-    /// CPUs of each Worker, as a Kubernetes quantity, e.g. `4` or `500m`.
-    pub cpu: Option<String>,
-    /// Memory of each Worker, as a Kubernetes quantity, e.g. `16Gi`.
-    pub memory: Option<String>,
-    /// CPUs of the Launcher, as a Kubernetes quantity.
-    pub launcher_cpu: Option<String>,
-    /// Memory of the Launcher, as a Kubernetes quantity.
-    pub launcher_memory: Option<String>,
-    /// The MPI implementation in the image.
-    pub mpi: Mpi,
-    /// How the Launcher reaches the Workers; if not given, [`DEFAULT_TRANSPORT`]. The annotation, if there is one, wins.
-    pub transport: Option<Launch>,
-    /// Whether the ranks' output stays without tags. With tags, lines can be chosen by rank; they are taken off when lines
-    /// are shown.
-    pub untagged: bool,
-    /// Whether the pods meet the Pod Security Standard `restricted`. The user is the image's, which must not be root.
-    pub restricted: bool,
-    /// Environment of the Launcher, the Workers and their ranks.
-    pub env: Vec<(String, String)>,
-    /// PersistentVolumeClaims to mount: name and path.
-    pub volumes: Vec<(String, String)>,
-    /// Labels of the job.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the job.
-    pub annotations: BTreeMap<String, String>,
-    /// The Kueue queue to submit to.
-    pub queue: Option<String>,
-    /// Priority class of the pods.
-    pub priority: Option<String>,
-    /// Which pods to delete at the end: `None`, `Running`, `All`; if not given, `Running`, so that a job that has ended
-    /// holds nothing that others wait for.
-    pub clean_pod_policy: Option<String>,
-    /// The maximum run time of the Launcher, in seconds.
-    pub deadline_seconds: Option<i64>,
-    /// The number of retries of a failed Launcher; 0 if not given, because most failures are the program's own and would
-    /// repeat.
-    pub retries: Option<i32>,
-    /// The time after its end at which the job is deleted, in seconds; it is kept if not given.
-    pub ttl_seconds: Option<i32>,
-    /// Whether to create the job suspended.
-    pub suspend: bool,
-}
-
 /// Builds the job that the request describes.
 ///
 /// # Errors
 /// [`Error::Invalid`] with every fault visible in the request itself; the paths are the names of its fields.
 pub fn build(request: &Request) -> Result<MPIJob, Error> {
-    let faults: Vec<Fault> = without_image(request).into_iter().chain(faults(request)).collect();
+    let faults: Vec<Fault> =
+        faults::without_image(request).into_iter().chain(faults::faults(request)).collect();
     if !faults.is_empty() {
         return Err(Error::Invalid { faults });
     }
-    let slots = request
-        .slots
-        .unwrap_or_else(|| request.gpus.and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(1));
+    let slots = request.slots.unwrap_or_else(|| gpus(request).max(1));
     let replicas = BTreeMap::from([
         (
             LAUNCHER.to_owned(),
             Box::new(ReplicaSpec {
                 replicas: Some(1),
-                template: template(request, launcher(request, slots)),
+                template: template(request, &request.launcher, launcher(request, slots)),
                 // With OnFailure, Kubernetes deletes the pod and its output when the Job gives up.
                 restart_policy: Some("Never".to_owned()),
             }),
@@ -124,7 +67,7 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
             WORKER.to_owned(),
             Box::new(ReplicaSpec {
                 replicas: Some(request.workers),
-                template: template(request, worker(request)),
+                template: template(request, &request.worker, worker(request)),
                 ..ReplicaSpec::default()
             }),
         ),
@@ -138,10 +81,33 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
         ..MPIJobSpec::default()
     };
     let mut metadata = metadata(request);
-    let transport = transport_name(request.transport.unwrap_or(DEFAULT_TRANSPORT));
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.entry(ANNOTATION_LAUNCH.to_owned()).or_insert_with(|| transport.to_owned());
+    for (name, value) in policies(request) {
+        annotations.entry(name.to_owned()).or_insert(value);
+    }
     Ok(MPIJob { metadata, spec, status: None })
+}
+
+/// The annotations that fields of a request are written as. An annotation that the request has itself wins.
+fn policies(request: &Request) -> Vec<(&'static str, String)> {
+    let Failures { worker_failure, max_gang_restarts, start_timeout, stall_timeout } = &request.failures;
+    let transport = transport_name(request.transport.unwrap_or(DEFAULT_TRANSPORT));
+    let policies = [
+        (ANNOTATION_LAUNCH, Some(transport.to_owned())),
+        (ANNOTATION_WORKER_FAILURE, worker_failure.clone()),
+        (ANNOTATION_MAX_GANG_RESTARTS, max_gang_restarts.map(|restarts| restarts.to_string())),
+        (ANNOTATION_START_TIMEOUT, start_timeout.clone()),
+        (ANNOTATION_STALL_TIMEOUT, stall_timeout.clone()),
+    ];
+    policies.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// The GPUs of each Worker, of any vendor.
+fn gpus(request: &Request) -> i32 {
+    let of_others = request.worker.limits.iter().filter(|(name, _)| semantics::is_gpu(name));
+    let counted = of_others.filter_map(|(_, amount)| amount.parse::<i32>().ok());
+    let nvidia = request.gpus.and_then(|gpus| i32::try_from(gpus).ok());
+    counted.chain(nvidia).fold(0, i32::saturating_add)
 }
 
 /// The value of the annotation for a transport.
@@ -158,97 +124,10 @@ fn metadata(request: &Request) -> ObjectMeta {
     ObjectMeta {
         name: Some(request.name.clone()),
         namespace: request.namespace.clone(),
-        labels: some_unless_empty(labels),
-        annotations: some_unless_empty(request.annotations.clone()),
+        labels: some_map(&labels),
+        annotations: some_map(&request.annotations),
         ..ObjectMeta::default()
     }
-}
-
-fn some_unless_empty(map: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
-    Some(map).filter(|map| !map.is_empty())
-}
-
-/// The fault of a request without an image. A TrainJob may leave the image to its runtime.
-fn without_image(request: &Request) -> Option<Fault> {
-    request.image.is_empty().then(|| Fault {
-        source: String::new(),
-        position: None,
-        path: "image".to_owned(),
-        message: "is required".to_owned(),
-        advice: Some("name the image that has the program".to_owned()),
-    })
-}
-
-fn faults(request: &Request) -> Vec<Fault> {
-    let mut found = Vec::new();
-    let mut fault = |field: &str, message: String, advice: &str| {
-        found.push(Fault {
-            source: String::new(),
-            position: None,
-            path: field.to_owned(),
-            message,
-            advice: Some(advice.to_owned()).filter(|advice| !advice.is_empty()),
-        });
-    };
-    if request.command.is_empty() {
-        fault("command", "is required".to_owned(), "give a program and its arguments");
-    }
-    if request.workers < 1 {
-        fault("workers", format!("must be at least 1, but is {}", request.workers), "");
-    }
-    if request.slots.is_some_and(|slots| slots < 1) {
-        fault("slots", "must be at least 1".to_owned(), "it is the number of ranks per Worker");
-    }
-    let quantities = [
-        ("cpu", &request.cpu),
-        ("memory", &request.memory),
-        ("launcher_cpu", &request.launcher_cpu),
-        ("launcher_memory", &request.launcher_memory),
-    ];
-    for (field, quantity) in quantities {
-        if let Some(text) = quantity
-            && !is_quantity(text)
-        {
-            let advice =
-                if field.ends_with("cpu") { "use 4, 0.5 or 500m" } else { "use 512Mi, 16Gi or 1.5G" };
-            fault(field, format!("\"{text}\" is not a quantity"), advice);
-        }
-    }
-    for (field, quantity) in quantities.into_iter().filter(|(field, _)| field.ends_with("memory")) {
-        if quantity.as_deref().is_some_and(|text| text.ends_with('m')) {
-            fault(field, "is in thousandths of a byte".to_owned(), "use Mi for mebibytes");
-        }
-        if let Some(bytes) = quantity.as_deref().filter(|text| is_without_unit(text)) {
-            fault(field, format!("is {bytes} bytes"), "use Mi for mebibytes, Gi for gibibytes");
-        }
-    }
-    if request.workdir.as_deref().is_some_and(|directory| !directory.starts_with('/')) {
-        fault("workdir", "is not an absolute path".to_owned(), "begin it with /");
-    }
-    for (name, _) in &request.env {
-        if name.is_empty() || name.contains(['=', '\0']) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            fault("env", format!("\"{name}\" is not a valid variable name"), "use NAME=VALUE");
-        }
-    }
-    for (claim, path) in &request.volumes {
-        if !path.starts_with('/') || path.contains(':') {
-            fault("volumes", format!("mounts {claim} at \"{path}\""), "use an absolute path without a colon");
-        }
-    }
-    found
-}
-
-/// Whether an amount of memory lacks its unit: no container runs in less than a mebibyte.
-fn is_without_unit(text: &str) -> bool {
-    text.bytes().all(|letter| letter.is_ascii_digit())
-        && text.parse().is_ok_and(|bytes: u64| (1..1 << 20).contains(&bytes))
-}
-
-/// Whether the text is a Kubernetes quantity that is not negative (`k8s.io/apimachinery/pkg/api/resource`).
-pub fn is_quantity(text: &str) -> bool {
-    // Kubernetes takes a suffix alone for zero.
-    let has_number = text.trim_start_matches('.').starts_with(|c: char| c.is_ascii_digit());
-    has_number && text.parse::<semantics::Quantity>().is_ok()
 }
 
 fn run_policy(request: &Request) -> RunPolicy {
@@ -259,108 +138,33 @@ fn run_policy(request: &Request) -> RunPolicy {
         backoff_limit: Some(request.retries.unwrap_or(DEFAULT_RETRIES)),
         suspend: request.suspend.then_some(true),
         ttl_seconds_after_finished: request.ttl_seconds,
+        scheduling_policy: request
+            .min_available
+            .map(|pods| SchedulingPolicy { min_available: Some(pods), ..SchedulingPolicy::default() }),
         ..RunPolicy::default()
     }
 }
 
-fn template(request: &Request, container: Container) -> PodTemplateSpec {
-    PodTemplateSpec {
-        metadata: None,
-        spec: Some(PodSpec {
-            containers: vec![container],
-            volumes: Some(volumes(request)).filter(|volumes| !volumes.is_empty()),
-            priority_class_name: request.priority.clone(),
-            security_context: request.restricted.then(restricted_pod),
-            ..PodSpec::default()
-        }),
-    }
-}
-
-/// What `restricted` requires of a pod (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
-fn restricted_pod() -> PodSecurityContext {
-    let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
-    PodSecurityContext {
-        run_as_non_root: Some(true),
-        seccomp_profile: Some(seccomp),
-        ..PodSecurityContext::default()
-    }
-}
-
-/// What `restricted` requires of each container.
-fn restricted_container() -> SecurityContext {
-    SecurityContext {
-        allow_privilege_escalation: Some(false),
-        capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
-        ..SecurityContext::default()
-    }
-}
-
-fn volumes(request: &Request) -> Vec<Volume> {
-    let claims = request.volumes.iter().enumerate().map(|(index, (claim, _))| Volume {
-        name: format!("data-{index}"),
-        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: claim.clone(),
-            read_only: None,
-        }),
-        ..Volume::default()
-    });
-    claims.collect()
-}
-
-fn mounts(request: &Request) -> Vec<VolumeMount> {
-    let mounts = request.volumes.iter().enumerate().map(|(index, (_, path))| VolumeMount {
-        name: format!("data-{index}"),
-        mount_path: path.clone(),
-        ..VolumeMount::default()
-    });
-    mounts.collect()
-}
-
-fn container(request: &Request, name: &str, mut env: Vec<EnvVar>) -> Container {
-    env.retain(|preset| request.env.iter().all(|(name, _)| *name != preset.name));
-    env.extend(request.env.iter().map(|(name, value)| variable(name, value)));
-    Container {
-        name: name.to_owned(),
-        image: Some(request.image.clone()),
-        // mpirun starts the ranks in the directory that it was started in.
-        working_dir: request.workdir.clone(),
-        env: Some(env).filter(|env| !env.is_empty()),
-        volume_mounts: Some(mounts(request)).filter(|mounts| !mounts.is_empty()),
-        security_context: request.restricted.then(restricted_container),
-        ..Container::default()
-    }
-}
-
-fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
-}
-
 fn launcher(request: &Request, slots: i32) -> Container {
     let ranks = i64::from(slots) * i64::from(request.workers);
-    let command = launcher_command(request, Some(ranks), &[]);
-    let resources =
-        limited(&[("cpu", request.launcher_cpu.clone()), ("memory", request.launcher_memory.clone())]);
-    Container { command: Some(command), resources, ..container(request, "launcher", as_root(request.mpi)) }
+    let amounts = [("cpu", request.launcher_cpu.clone()), ("memory", request.launcher_memory.clone())];
+    Container {
+        name: "launcher".to_owned(),
+        command: Some(launcher_command(request, Some(ranks), &[])),
+        env: Some(as_root(request.mpi)),
+        resources: resources(&amounts, &request.launcher),
+        ..Container::default()
+    }
 }
 
 /// Many training images run as root, and Open MPI would refuse to start as root.
 fn as_root(mpi: Mpi) -> Vec<EnvVar> {
     match mpi {
         Mpi::OpenMpi => {
-            vec![variable("OMPI_ALLOW_RUN_AS_ROOT", "1"), variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
+            vec![text_var("OMPI_ALLOW_RUN_AS_ROOT", "1"), text_var("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
         }
         Mpi::Intel | Mpi::Mpich => Vec::new(),
     }
-}
-
-/// The limits of a container. Only limits: requests default to them, and a container that can use more than it requested
-/// harms its neighbours.
-fn limited(amounts: &[(&str, Option<String>)]) -> Option<ResourceRequirements> {
-    let given =
-        amounts.iter().filter_map(|(name, amount)| Some(((*name).to_owned(), Quantity(amount.clone()?))));
-    let limits: BTreeMap<String, Quantity> = given.collect();
-    (!limits.is_empty())
-        .then(|| ResourceRequirements { limits: Some(limits), ..ResourceRequirements::default() })
 }
 
 /// Whether the command is run as it is: once in the Launcher, or because it starts the ranks itself.
@@ -377,7 +181,7 @@ fn launcher_command(request: &Request, ranks: Option<i64>, options: &[String]) -
     command.extend((!request.untagged).then(|| request.mpi.tag_option().to_owned()));
     command.extend(options.iter().cloned());
     if let Some(option) = request.mpi.forward_option() {
-        command.extend(request.env.iter().flat_map(|(name, _)| [option.to_owned(), name.clone()]));
+        command.extend(request.env.iter().flat_map(|variable| [option.to_owned(), variable.name.clone()]));
     }
     if let (Some(option), Some(ranks)) = (request.mpi.count_option(), ranks) {
         command.extend([option.to_owned(), ranks.to_string()]);
@@ -387,7 +191,11 @@ fn launcher_command(request: &Request, ranks: Option<i64>, options: &[String]) -
 }
 
 fn worker(request: &Request) -> Container {
-    Container { resources: limited(&worker_amounts(request)), ..container(request, "worker", Vec::new()) }
+    Container {
+        name: "worker".to_owned(),
+        resources: resources(&worker_amounts(request), &request.worker),
+        ..Container::default()
+    }
 }
 
 fn worker_amounts(request: &Request) -> [(&'static str, Option<String>); 3] {
@@ -421,7 +229,7 @@ mod tests {
     #[test]
     fn every_rank_runs_the_command() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let env = vec![("A".to_owned(), "1".to_owned())];
+        let env = vec![("A".to_owned(), "1".to_owned()).into()];
         let table = [
             (request(), "mpirun --tag-output python /train.py"),
             (Request { untagged: true, ..request() }, "mpirun python /train.py"),
@@ -460,6 +268,72 @@ mod tests {
         assert_eq!(limits[NVIDIA_GPU].0, "2");
         assert_eq!(limits["memory"].0, "16Gi");
         assert_eq!(job.metadata.labels.unwrap()[LABEL_QUEUE], "q");
+    }
+
+    #[test]
+    fn a_role_has_what_is_different_for_it() {
+        let text = |name: &str, value: &str| Variable::from((name.to_owned(), value.to_owned()));
+        let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let secret = |secret: &str, key: &str| VariableValue::SecretKey(secret.to_owned(), key.to_owned());
+        let anywhere = Placement { node_selector: map("pool", "cpu"), ..Placement::default() };
+        let job = build(&Request {
+            env: vec![text("A", "1"), Variable { name: "TOKEN".to_owned(), value: secret("hub", "token") }],
+            volumes: vec![Mount::claim("data", "/data"), Mount::claim("data", "/again")],
+            worker: Part {
+                image: Some("gpu:1".to_owned()),
+                env: vec![text("A", "2")],
+                volumes: vec![Mount {
+                    path: "/dev/shm".to_owned(),
+                    source: Source::Scratch { size: Some("1Gi".to_owned()), in_memory: true },
+                }],
+                limits: map("amd.com/gpu", "2"),
+                requests: map("cpu", "1"),
+                labels: map("tier", "gpu"),
+                scheduling: Some(Placement { node_selector: map("pool", "gpu"), ..Placement::default() }),
+                ..Part::default()
+            },
+            scheduling: anywhere,
+            min_available: Some(3),
+            failures: Failures { max_gang_restarts: Some(2), ..Failures::default() },
+            ..request()
+        })
+        .unwrap();
+        assert_eq!(job.spec.slots_per_worker, Some(2), "a rank for each GPU, whoever made it");
+        assert_eq!(job.metadata.annotations.unwrap()[ANNOTATION_MAX_GANG_RESTARTS], "2");
+        let policy = job.spec.run_policy.unwrap().scheduling_policy.unwrap();
+        assert_eq!(policy.min_available, Some(3));
+        let pod = |role: &str| serde_json::to_value(&job.spec.mpi_replica_specs[role].template).unwrap();
+        let (launcher, worker) = (pod(LAUNCHER), pod(WORKER));
+        assert_eq!(launcher["spec"]["nodeSelector"]["pool"], "cpu");
+        assert_eq!(launcher["spec"]["volumes"].as_array().unwrap().len(), 2, "a claim may be mounted twice");
+        assert_eq!(
+            worker,
+            serde_json::json!({
+                "metadata": { "labels": { "tier": "gpu" } },
+                "spec": {
+                    "nodeSelector": { "pool": "gpu" },
+                    "containers": [{
+                        "name": "worker",
+                        "image": "gpu:1",
+                        "env": [
+                            { "name": "TOKEN", "valueFrom": { "secretKeyRef": { "name": "hub", "key": "token" } } },
+                            { "name": "A", "value": "2" },
+                        ],
+                        "resources": { "limits": { "amd.com/gpu": "2" }, "requests": { "cpu": "1" } },
+                        "volumeMounts": [
+                            { "name": "data-0", "mountPath": "/data" },
+                            { "name": "data-1", "mountPath": "/again" },
+                            { "name": "data-2", "mountPath": "/dev/shm" },
+                        ],
+                    }],
+                    "volumes": [
+                        { "name": "data-0", "persistentVolumeClaim": { "claimName": "data" } },
+                        { "name": "data-1", "persistentVolumeClaim": { "claimName": "data" } },
+                        { "name": "data-2", "emptyDir": { "medium": "Memory", "sizeLimit": "1Gi" } },
+                    ],
+                },
+            })
+        );
     }
 
     #[test]
@@ -510,9 +384,9 @@ mod tests {
             cpu: Some("four".into()),
             memory: Some("16m".into()),
             slots: Some(0),
-            env: vec![("1A".into(), String::new())],
+            env: vec![("1A".to_owned(), String::new()).into()],
             image: String::new(),
-            volumes: vec![("data".into(), "data".into())],
+            volumes: vec![Mount::claim("data", "data")],
             ..request()
         };
         let Err(Error::Invalid { faults }) = build(&bad) else { panic!("it has faults") };
@@ -522,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_asked_for_replaces_the_one_of_the_same_name() {
-        let root = ("OMPI_ALLOW_RUN_AS_ROOT".to_owned(), "0".to_owned());
+        let root = ("OMPI_ALLOW_RUN_AS_ROOT".to_owned(), "0".to_owned()).into();
         let job = build(&Request { env: vec![root], ..request() }).unwrap();
         let launcher = &job.spec.mpi_replica_specs[LAUNCHER].template.spec.as_ref().unwrap().containers[0];
         let env: Vec<_> =
@@ -531,15 +405,5 @@ mod tests {
             env,
             [("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", Some("1")), ("OMPI_ALLOW_RUN_AS_ROOT", Some("0"))]
         );
-    }
-
-    #[test]
-    fn quantities_are_distinguished_from_other_text() {
-        for good in ["1", "0.5", "500m", "16Gi", "1e3", "2G", "1."] {
-            assert!(is_quantity(good), "{good}");
-        }
-        for bad in ["", "four", "16GB", "1.2.3", "-1", "Gi", "."] {
-            assert!(!is_quantity(bad), "{bad}");
-        }
     }
 }

@@ -7,8 +7,10 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use jiff::Timestamp;
+use jobs::build::{Mount, Source};
 use jobs::logs::{Level, sieve};
 use jobs::pick::Order;
+use k8s_openapi::api::core::v1::Toleration;
 use regex::Regex;
 
 use super::target::{Kind, Several, Target, read_words};
@@ -267,6 +269,26 @@ pub struct Flags {
     /// Persistent volume claim and its mount path; repeatable
     #[arg(long, conflicts_with = "file", value_name = "CLAIM:PATH", value_parser = read_claim)]
     pub pvc: Vec<(String, String)>,
+    /// Environment variable with the value of a Secret's key; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "NAME=SECRET:KEY", value_parser = read_key)]
+    pub env_secret: Vec<(String, String, String)>,
+    /// Environment variable with the value of a ConfigMap's key; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "NAME=MAP:KEY", value_parser = read_key)]
+    pub env_config_map: Vec<(String, String, String)>,
+    /// Volume and its mount path, after those of --pvc: pvc/NAME[/FOLDER]:PATH[:ro],
+    /// secret/NAME:PATH, configmap/NAME:PATH, scratch[/SIZE]:PATH, memory[/SIZE]:PATH (as for
+    /// /dev/shm); repeatable
+    #[arg(long, conflicts_with = "file", value_name = "WHAT:PATH", value_parser = read_mount)]
+    pub mount: Vec<Mount>,
+    /// Limit of any resource per Worker, e.g. amd.com/gpu=2; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "RESOURCE=AMOUNT", value_parser = read_pair)]
+    pub limit: Vec<(String, String)>,
+    /// Label that nodes must have; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
+    pub node_selector: Vec<(String, String)>,
+    /// Taint that the pods tolerate; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "KEY[=VALUE][:EFFECT]", value_parser = read_toleration)]
+    pub toleration: Vec<Toleration>,
     /// Label; repeatable
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub label: Vec<(String, String)>,
@@ -307,6 +329,62 @@ fn read_claim(text: &str) -> Result<(String, String), String> {
         _ => Err("expected CLAIM:/PATH".to_owned()),
     }
 }
+
+fn read_key(text: &str) -> Result<(String, String, String), String> {
+    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once(':')?)));
+    match parts {
+        Some((name, (object, key))) if !name.is_empty() && !object.is_empty() && !key.is_empty() => {
+            Ok((name.to_owned(), object.to_owned(), key.to_owned()))
+        }
+        _ => Err("expected NAME=OBJECT:KEY".to_owned()),
+    }
+}
+
+fn read_mount(text: &str) -> Result<Mount, String> {
+    let (what, path) = text.split_once(':').ok_or("expected WHAT:/PATH")?;
+    if !path.starts_with('/') {
+        return Err("expected WHAT:/PATH".to_owned());
+    }
+    let (path, read_only) = path.strip_suffix(":ro").map_or((path, false), |path| (path, true));
+    let (kind, name) = what.split_once('/').map_or((what, None), |(kind, name)| (kind, Some(name)));
+    let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
+    let source = match (kind, name) {
+        ("pvc", Some(name)) => {
+            let (claim, folder) =
+                name.split_once('/').map_or((&*name, None), |(name, rest)| (name, Some(rest)));
+            Source::Claim { claim: claim.to_owned(), read_only, sub_path: folder.map(str::to_owned) }
+        }
+        _ if read_only => {
+            return Err(":ro is for a pvc; Secrets and ConfigMaps are read-only anyway".to_owned());
+        }
+        ("secret", Some(name)) => Source::Secret(name),
+        ("configmap", Some(name)) => Source::ConfigMap(name),
+        ("scratch", size) => Source::Scratch { size, in_memory: false },
+        ("memory", size) => Source::Scratch { size, in_memory: true },
+        ("pvc" | "secret" | "configmap", None) => return Err(format!("expected {kind}/NAME:/PATH")),
+        _ => return Err(format!("\"{kind}\" is not one of pvc, secret, configmap, scratch and memory")),
+    };
+    Ok(Mount { path: path.to_owned(), source })
+}
+
+/// As in a taint: with a value it must be equal, without one any will do.
+fn read_toleration(text: &str) -> Result<Toleration, String> {
+    let (taint, effect) = text.rsplit_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
+    if effect.is_some_and(|effect| !EFFECTS.contains(&effect)) {
+        return Err(format!("expected KEY[=VALUE][:EFFECT] with an effect among {}", EFFECTS.join(", ")));
+    }
+    let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
+    Ok(Toleration {
+        key: Some(key.to_owned()).filter(|key| !key.is_empty()),
+        operator: Some(if value.is_some() { "Equal" } else { "Exists" }.to_owned()),
+        value: value.map(str::to_owned),
+        effect: effect.map(str::to_owned),
+        toleration_seconds: None,
+    })
+}
+
+/// The effects of a taint.
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Create or change.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use jobs::build::trainjob::TrainRequest;
-use jobs::build::{Launch, Mpi, Request};
+use jobs::build::{Launch, Mount, Mpi, Part, Placement, Request, Variable, VariableValue};
 use jobs::preflight::PATIENCE;
 use jobs::reference::Reference;
 use jobs::submit::{self, Draft};
@@ -255,7 +255,8 @@ fn by_flag(error: Error) -> Error {
                     Some("put it after two dashes: -- python -m mpi4py train.py --epochs 10".to_owned());
             }
             "env" => fault.advice = Some("use --env NAME=VALUE".to_owned()),
-            "volumes" => "pvc".clone_into(&mut fault.path),
+            "volumes" | "volumes.size" => "mount".clone_into(&mut fault.path),
+            path if path.starts_with("worker.limits.") => "limit".clone_into(&mut fault.path),
             _ => {}
         }
         fault.path = format!("--{}", fault.path.replace('_', "-"));
@@ -269,6 +270,7 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
         None => flags.args.clone(),
     };
     let pairs = |pairs: &[(String, String)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
+    let claims = flags.pvc.iter().map(|(claim, path)| Mount::claim(claim, path));
     Ok(Request {
         name,
         namespace: None,
@@ -294,8 +296,14 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
         }),
         untagged: flags.untagged,
         restricted: flags.restricted,
-        env: flags.env.clone(),
-        volumes: flags.pvc.clone(),
+        env: environment(flags),
+        volumes: claims.chain(flags.mount.iter().cloned()).collect(),
+        worker: Part { limits: pairs(&flags.limit), ..Part::default() },
+        scheduling: Placement {
+            node_selector: pairs(&flags.node_selector),
+            tolerations: flags.toleration.clone(),
+            ..Placement::default()
+        },
         labels: pairs(&flags.label),
         annotations: pairs(&flags.annotation),
         queue: flags.queue.clone(),
@@ -305,6 +313,7 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
         retries: flags.retries,
         ttl_seconds: flags.ttl.and_then(|ttl| i32::try_from(ttl.as_secs()).ok()),
         suspend: flags.suspend,
+        ..Request::default()
     })
 }
 
@@ -346,6 +355,20 @@ fn shell_syntax(line: &str) -> Option<String> {
             || word.contains('$')
     });
     found.or(first).cloned()
+}
+
+/// The variables of texts, then those of Secrets and ConfigMaps.
+fn environment(flags: &Flags) -> Vec<Variable> {
+    let secrets = flags
+        .env_secret
+        .iter()
+        .map(|(name, secret, key)| (name, VariableValue::SecretKey(secret.clone(), key.clone())));
+    let maps = flags
+        .env_config_map
+        .iter()
+        .map(|(name, map, key)| (name, VariableValue::ConfigMapKey(map.clone(), key.clone())));
+    let others = secrets.chain(maps).map(|(name, value)| Variable { name: name.clone(), value });
+    flags.env.iter().cloned().map(Variable::from).chain(others).collect()
 }
 
 /// Splits a line into words like a shell: blanks, both kinds of quotes, backslashes, comments; nothing is expanded.
@@ -505,6 +528,8 @@ fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use jobs::build::Source;
+    use k8s_openapi::api::core::v1::Toleration;
 
     use super::*;
     use crate::arguments::{Arguments, Command, TrainingVerb};
@@ -561,6 +586,15 @@ mod tests {
             ..Request::default()
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let of_key = |name: &str, value: VariableValue| Variable { name: name.to_owned(), value };
+        let at = |path: &str, source: Source| Mount { path: path.to_owned(), source };
+        let taint = |key: &str, value: Option<&str>, effect: Option<&str>| Toleration {
+            key: Some(key.to_owned()),
+            operator: Some(if value.is_some() { "Equal" } else { "Exists" }.to_owned()),
+            value: value.map(str::to_owned),
+            effect: effect.map(str::to_owned),
+            toleration_seconds: None,
+        };
         let full = Request {
             namespace: Some("team".to_owned()),
             workdir: Some("/work".to_owned()),
@@ -574,8 +608,30 @@ mod tests {
             transport: Some(Launch::Ssh),
             untagged: true,
             restricted: true,
-            env: vec![pair("LR", "0.1"), pair("EMPTY", ""), pair("X", "a=b c")],
-            volumes: vec![pair("data", "/data"), pair("models", "/a=b")],
+            env: [pair("LR", "0.1"), pair("EMPTY", ""), pair("X", "a=b c")]
+                .map(Variable::from)
+                .into_iter()
+                .chain([of_key("TOKEN", VariableValue::SecretKey("hub".into(), "token".into()))])
+                .chain([of_key("MODE", VariableValue::ConfigMapKey("settings".into(), "mode".into()))])
+                .collect(),
+            volumes: vec![
+                Mount::claim("data", "/data"),
+                Mount::claim("models", "/a=b"),
+                at("/keys", Source::Secret("keys".into())),
+                at("/code", Source::ConfigMap("code".into())),
+                at("/dev/shm", Source::Scratch { size: Some("1Gi".into()), in_memory: true }),
+                at("/scratch", Source::Scratch { size: None, in_memory: false }),
+                at(
+                    "/old",
+                    Source::Claim { claim: "data".into(), read_only: true, sub_path: Some("a/b".into()) },
+                ),
+            ],
+            worker: Part { limits: BTreeMap::from([pair("amd.com/gpu", "2")]), ..Part::default() },
+            scheduling: Placement {
+                node_selector: BTreeMap::from([pair("pool", "gpu")]),
+                tolerations: vec![taint("gpu", None, None), taint("gpu", Some("a"), Some("NoSchedule"))],
+                ..Placement::default()
+            },
             labels: BTreeMap::from([pair("team", "nlp"), pair("example.com/x", "")]),
             annotations: BTreeMap::from([pair("note", "two\nlines, 'quoted'")]),
             queue: Some("gpus".to_owned()),

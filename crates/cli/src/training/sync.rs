@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Compression, GzBuilder};
-use jobs::build::Request;
+use jobs::build::{Request, Variable};
 use plan::starts_ranks;
 use sha2::{Digest as _, Sha256};
 
@@ -69,7 +69,11 @@ pub fn ship(paths: &[PathBuf], request: Request) -> Result<Request, Failure> {
     let text = STANDARD.encode(&packed);
     let parts = text.as_bytes().chunks(PART).map(String::from_utf8_lossy);
     let mut env = request.env;
-    env.extend(parts.enumerate().map(|(number, part)| (format!("{VARIABLE}{number}"), part.into_owned())));
+    env.extend(
+        parts
+            .enumerate()
+            .map(|(number, part)| Variable::from((format!("{VARIABLE}{number}"), part.into_owned()))),
+    );
     Ok(Request { command, env, ..request })
 }
 
@@ -159,6 +163,8 @@ fn too_much(what: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use jobs::build::VariableValue;
+
     use super::*;
 
     fn request(command: &[&str]) -> Request {
@@ -185,7 +191,10 @@ mod tests {
         let run = || {
             let command = std::process::Command::new("sh")
                 .args(&made.command[1..])
-                .envs(made.env.clone())
+                .envs(made.env.iter().filter_map(|variable| match &variable.value {
+                    VariableValue::Text(text) => Some((&variable.name, text)),
+                    _ => None,
+                }))
                 .env("TMPDIR", here)
                 .output();
             let output = command.unwrap();

@@ -9,9 +9,10 @@ use api::{
     Trainer,
 };
 
-use super::{
-    Mpi, Request, as_root, faults, is_as_given, launcher_command, limited, metadata, variable, worker_amounts,
-};
+use super::faults::{fault, faults};
+use super::pod::{env_var, resources};
+use super::{Failures, Mpi, Part, Placement, Request};
+use super::{as_root, is_as_given, launcher_command, metadata, pod, worker_amounts};
 use crate::{Error, Fault};
 
 /// The owner of the patch with volumes.
@@ -44,7 +45,7 @@ pub fn build(asked: &TrainRequest) -> Result<TrainJob, Error> {
         return Err(Error::Invalid { faults: found });
     }
     let mut env = as_root(request.mpi);
-    env.extend(request.env.iter().map(|(name, value)| variable(name, value)));
+    env.extend(request.env.iter().map(env_var));
     let ranks = nodes.map(|nodes| i64::from(nodes) * i64::from(request.slots.unwrap_or(1)));
     let trainer = Trainer {
         image: Some(request.image.clone()).filter(|image| !image.is_empty()),
@@ -52,7 +53,7 @@ pub fn build(asked: &TrainRequest) -> Result<TrainJob, Error> {
         env,
         num_nodes: *nodes,
         num_proc_per_node: request.slots,
-        resources_per_node: limited(&worker_amounts(request)),
+        resources_per_node: resources(&worker_amounts(request), &Part::default()),
         ..Trainer::default()
     };
     let spec = TrainJobSpec {
@@ -97,6 +98,10 @@ fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
         ("ttl", request.ttl_seconds.is_some()),
         ("transport", request.transport.is_some()),
         ("restricted", request.restricted),
+        ("worker", request.worker != Part::default()),
+        ("launcher", request.launcher != Part::default()),
+        ("scheduling", request.scheduling != Placement::default() || request.min_available.is_some()),
+        ("failures", request.failures != Failures::default()),
     ];
     let mut found: Vec<Fault> = given
         .iter()
@@ -128,19 +133,10 @@ fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
     found
 }
 
-fn fault(field: &str, message: &str, advice: &str) -> Fault {
-    Fault {
-        source: String::new(),
-        position: None,
-        path: field.to_owned(),
-        message: message.to_owned(),
-        advice: Some(advice.to_owned()),
-    }
-}
-
 /// The patch that mounts the request's volumes in Launcher and nodes.
 fn volumes(request: &Request) -> Option<RuntimePatch> {
-    let (volumes, mounts) = (super::volumes(request), super::mounts(request));
+    let all: Vec<&super::Mount> = request.volumes.iter().collect();
+    let (volumes, mounts) = (pod::volumes(&all), pod::volume_mounts(&all));
     if volumes.is_empty() {
         return None;
     }
@@ -208,8 +204,8 @@ mod tests {
             slots: Some(2),
             gpus: Some(2),
             mpi: Mpi::Mpich,
-            env: vec![pair("A", "1")],
-            volumes: vec![pair("data", "/data")],
+            env: vec![pair("A", "1").into()],
+            volumes: vec![crate::build::Mount::claim("data", "/data")],
             queue: Some("gpus".to_owned()),
             deadline_seconds: Some(60),
             suspend: true,

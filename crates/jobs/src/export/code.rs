@@ -3,12 +3,14 @@
 //! The arguments are those that `MPIJobSpec`, `WorkerSpec` and `LauncherSpec` of the SDK have; most have the names of the
 //! fields of a [`Request`]. A test of the SDK runs a program with every one of them.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use k8s_openapi::api::core::v1::Toleration;
 use semantics::NVIDIA_GPU;
 use serde_json::{Map, Value, json};
 
-use crate::build::{Mpi, Request, transport_name};
+use crate::build::{Mount, Mpi, Request, Source, Variable, VariableValue, transport_name};
 
 /// Returns the program that creates the job.
 pub fn python(request: &Request) -> String {
@@ -35,7 +37,6 @@ pub fn python(request: &Request) -> String {
     if let [(IMPLEMENTATION, name)] = mpi.as_slice() {
         put("mpi", Some(name.clone()));
     }
-    put("env", map(&mut request.env.iter().map(|(name, value)| (name, value))));
     put("labels", map(&mut request.labels.iter()));
     put("annotations", map(&mut request.annotations.iter()));
     put("queue", request.queue.as_deref().map(Value::from));
@@ -46,31 +47,38 @@ pub fn python(request: &Request) -> String {
     put("retries", request.retries.map(Value::from));
     put("suspend", request.suspend.then(|| true.into()));
     put("restricted", request.restricted.then(|| true.into()));
-    let mut classes = vec!["MPIJobClient", "MPIJobSpec", "WorkerSpec"];
+    let mut classes = BTreeSet::from(["MPIJobClient", "MPIJobSpec", "WorkerSpec"]);
+    if !request.env.is_empty() {
+        let _ = writeln!(arguments, "    env={},", environment(&request.env, &mut classes));
+    }
     if !matches!(mpi.as_slice(), [] | [(IMPLEMENTATION, _)]) {
-        classes.push("MPIConfig");
+        classes.insert("MPIConfig");
         let fields: Vec<String> =
             mpi.iter().map(|(name, value)| format!("{name}={}", literal(value))).collect();
         let _ = writeln!(arguments, "    mpi=MPIConfig({}),", fields.join(", "));
     }
     if !request.volumes.is_empty() {
-        classes.push("ClaimVolume");
-        let _ = writeln!(arguments, "    volumes=[{}],", volumes(request));
+        let volumes: Vec<String> = request.volumes.iter().map(|mount| volume(mount, &mut classes)).collect();
+        let _ = writeln!(arguments, "    volumes=[{}],", volumes.join(", "));
+    }
+    if let Some(scheduling) = scheduling(request, &mut classes) {
+        let _ = writeln!(arguments, "    scheduling={scheduling},");
     }
     let replicas = format!("replicas={}", request.workers);
-    let worker = [Some(replicas), resources(request.cpu.as_deref(), request.memory.as_deref(), request.gpus)];
+    let limits = amounts(request.cpu.as_deref(), request.memory.as_deref(), request.gpus);
+    let others = request.worker.limits.iter().map(|(name, amount)| (name.clone(), amount.as_str().into()));
+    let worker = [Some(replicas), resources(limits.into_iter().chain(others).collect())];
     let worker = worker.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let _ = writeln!(arguments, "    worker_spec=WorkerSpec({worker}),");
     if let Some(resources) =
-        resources(request.launcher_cpu.as_deref(), request.launcher_memory.as_deref(), None)
+        resources(amounts(request.launcher_cpu.as_deref(), request.launcher_memory.as_deref(), None))
     {
-        classes.push("LauncherSpec");
+        classes.insert("LauncherSpec");
         let _ = writeln!(arguments, "    launcher_spec=LauncherSpec({resources}),");
     }
-    classes.sort_unstable();
     format!(
         "from openshift_ai.training import {}\n\nclient = MPIJobClient()\njob = client.create_mpijob(MPIJobSpec(\n{arguments}))\n",
-        classes.join(", ")
+        classes.into_iter().collect::<Vec<_>>().join(", ")
     )
 }
 
@@ -87,23 +95,102 @@ fn mpi(request: &Request) -> Vec<(&'static str, Value)> {
     fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// The volumes in their order; a claim may be mounted more than once, so they are no map.
-fn volumes(request: &Request) -> String {
-    let volume = |(claim, path): &(String, String)| {
-        format!("ClaimVolume(claim={}, path={})", Value::from(claim.as_str()), Value::from(path.as_str()))
-    };
-    request.volumes.iter().map(volume).collect::<Vec<_>>().join(", ")
+/// A call of a class of the SDK, which has to be imported.
+fn call(
+    class: &'static str,
+    fields: &[(&str, Option<Value>)],
+    classes: &mut BTreeSet<&'static str>,
+) -> String {
+    classes.insert(class);
+    let given = fields.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", literal(value))).collect();
+    format!("{class}({})", given.join(", "))
 }
 
-/// The limits of a pod as an argument, if it has any.
-fn resources(cpu: Option<&str>, memory: Option<&str>, gpus: Option<u32>) -> Option<String> {
+fn environment(env: &[Variable], classes: &mut BTreeSet<&'static str>) -> String {
+    let text = |text: &str| Some(Value::from(text));
+    let mut pair = |variable: &Variable| {
+        let value = match &variable.value {
+            VariableValue::Text(value) => literal(&value.as_str().into()),
+            VariableValue::SecretKey(secret, key) => {
+                call("SecretKey", &[("secret", text(secret)), ("key", text(key))], classes)
+            }
+            VariableValue::ConfigMapKey(map, key) => {
+                call("ConfigMapKey", &[("config_map", text(map)), ("key", text(key))], classes)
+            }
+        };
+        format!("{}: {value}", Value::from(variable.name.as_str()))
+    };
+    format!("{{{}}}", env.iter().map(&mut pair).collect::<Vec<_>>().join(", "))
+}
+
+/// A volume; a claim may be mounted more than once, so volumes are no map.
+fn volume(Mount { path, source }: &Mount, classes: &mut BTreeSet<&'static str>) -> String {
+    let text = |text: &str| Some(Value::from(text));
+    let flag = |given: bool| given.then(|| true.into());
+    let path = ("path", text(path));
+    match source {
+        Source::Claim { claim, read_only, sub_path } => {
+            let sub_path = ("sub_path", sub_path.as_deref().and_then(text));
+            call(
+                "ClaimVolume",
+                &[("claim", text(claim)), path, ("read_only", flag(*read_only)), sub_path],
+                classes,
+            )
+        }
+        Source::Secret(name) => call("SecretVolume", &[("secret", text(name)), path], classes),
+        Source::ConfigMap(name) => call("ConfigMapVolume", &[("config_map", text(name)), path], classes),
+        Source::Scratch { size, in_memory } => {
+            let size = ("size", size.as_deref().and_then(text));
+            call("ScratchVolume", &[path, size, ("in_memory", flag(*in_memory))], classes)
+        }
+    }
+}
+
+fn scheduling(request: &Request, classes: &mut BTreeSet<&'static str>) -> Option<String> {
+    let placement = &request.scheduling;
+    if placement.node_selector.is_empty() && placement.tolerations.is_empty() {
+        return None;
+    }
+    classes.insert("Scheduling");
+    let mut fields = Vec::new();
+    if !placement.node_selector.is_empty() {
+        fields.push(format!("node_selector={}", literal(&json!(placement.node_selector))));
+    }
+    if !placement.tolerations.is_empty() {
+        let tolerations: Vec<String> =
+            placement.tolerations.iter().map(|taint| toleration(taint, classes)).collect();
+        fields.push(format!("tolerations=[{}]", tolerations.join(", ")));
+    }
+    Some(format!("Scheduling({})", fields.join(", ")))
+}
+
+fn toleration(taint: &Toleration, classes: &mut BTreeSet<&'static str>) -> String {
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    // Here the operator that a taint without a value needs is the default.
+    let operator =
+        Some(taint.operator.as_deref().unwrap_or("Equal")).filter(|operator| *operator != "Exists");
+    let fields = [
+        ("key", text(&taint.key)),
+        ("operator", operator.map(Value::from)),
+        ("value", text(&taint.value)),
+        ("effect", text(&taint.effect)),
+    ];
+    call("Toleration", &fields, classes)
+}
+
+fn amounts(cpu: Option<&str>, memory: Option<&str>, gpus: Option<u32>) -> Vec<(String, Value)> {
     let amounts = [
         ("cpu", cpu.map(Value::from)),
         ("memory", memory.map(Value::from)),
         (NVIDIA_GPU, gpus.filter(|gpus| *gpus > 0).map(Value::from)),
     ];
-    let limits: Map<String, Value> =
-        amounts.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect();
+    amounts.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect()
+}
+
+/// The limits of a pod as an argument, if it has any.
+fn resources(limits: Vec<(String, Value)>) -> Option<String> {
+    let limits: Map<String, Value> = limits.into_iter().collect();
     (!limits.is_empty()).then(|| format!("resources={}", literal(&json!({ "limits": limits }))))
 }
 
@@ -143,8 +230,8 @@ mod tests {
             command: ["python", "say \"hi\""].map(str::to_owned).to_vec(),
             gpus: Some(2),
             memory: Some("16Gi".to_owned()),
-            env: vec![("LR".to_owned(), "0.1".to_owned())],
-            volumes: vec![("data".to_owned(), "/data".to_owned())],
+            env: vec![("LR".to_owned(), "0.1".to_owned()).into()],
+            volumes: vec![Mount::claim("data", "/data")],
             workdir: Some("/work".to_owned()),
             launcher_cpu: Some("500m".to_owned()),
             suspend: true,
@@ -161,8 +248,8 @@ job = client.create_mpijob(MPIJobSpec(
     image="img",
     command=["python", "say \"hi\""],
     workdir="/work",
-    env={"LR": "0.1"},
     suspend=True,
+    env={"LR": "0.1"},
     volumes=[ClaimVolume(claim="data", path="/data")],
     worker_spec=WorkerSpec(replicas=4, resources={"limits": {"memory": "16Gi", "nvidia.com/gpu": 2}}),
     launcher_spec=LauncherSpec(resources={"limits": {"cpu": "500m"}}),

@@ -4,7 +4,9 @@
 
 use std::borrow::Cow;
 
-use crate::build::{Mpi, Request, transport_name};
+use k8s_openapi::api::core::v1::Toleration;
+
+use crate::build::{Mount, Mpi, Request, Source, VariableValue, transport_name};
 
 /// Returns the words of the command, the program first.
 pub fn command(request: &Request) -> Vec<String> {
@@ -31,11 +33,30 @@ pub fn command(request: &Request) -> Vec<String> {
     };
     put("--mpi", mpi.map(str::to_owned));
     put("--transport", request.transport.map(|transport| transport_name(transport).to_owned()));
-    for (name, value) in &request.env {
-        put("--env", Some(format!("{name}={value}")));
+    for variable in &request.env {
+        let (flag, value) = match &variable.value {
+            VariableValue::Text(text) => ("--env", text.clone()),
+            VariableValue::SecretKey(secret, key) => ("--env-secret", format!("{secret}:{key}")),
+            VariableValue::ConfigMapKey(map, key) => ("--env-config-map", format!("{map}:{key}")),
+        };
+        put(flag, Some(format!("{}={value}", variable.name)));
     }
-    for (claim, path) in &request.volumes {
-        put("--pvc", Some(format!("{claim}:{path}")));
+    let claims = request.volumes.iter().map_while(plain_claim);
+    let plain = claims.clone().count();
+    for claim in claims {
+        put("--pvc", Some(claim));
+    }
+    for volume in request.volumes.iter().skip(plain) {
+        put("--mount", Some(mount(volume)));
+    }
+    for (resource, amount) in &request.worker.limits {
+        put("--limit", Some(format!("{resource}={amount}")));
+    }
+    for (name, value) in &request.scheduling.node_selector {
+        put("--node-selector", Some(format!("{name}={value}")));
+    }
+    for taint in &request.scheduling.tolerations {
+        put("--toleration", Some(toleration(taint)));
     }
     for (flag, pairs) in [("--label", &request.labels), ("--annotation", &request.annotations)] {
         for (name, value) in pairs {
@@ -64,6 +85,35 @@ pub fn command(request: &Request) -> Vec<String> {
     words
 }
 
+/// A claim that needs nothing but its path.
+fn plain_claim(Mount { path, source }: &Mount) -> Option<String> {
+    match source {
+        Source::Claim { claim, read_only: false, sub_path: None } => Some(format!("{claim}:{path}")),
+        _ => None,
+    }
+}
+
+/// A volume as the command line has it: `pvc/data/run:/data:ro`, `secret/keys:/keys`, `memory/1Gi:/dev/shm`.
+fn mount(Mount { path, source }: &Mount) -> String {
+    let below = |name: &Option<String>| name.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+    match source {
+        Source::Claim { claim, read_only, sub_path } => {
+            format!("pvc/{claim}{}:{path}{}", below(sub_path), if *read_only { ":ro" } else { "" })
+        }
+        Source::Secret(name) => format!("secret/{name}:{path}"),
+        Source::ConfigMap(name) => format!("configmap/{name}:{path}"),
+        Source::Scratch { size, in_memory: true } => format!("memory{}:{path}", below(size)),
+        Source::Scratch { size, in_memory: false } => format!("scratch{}:{path}", below(size)),
+    }
+}
+
+/// A toleration as the command line has it: `gpu`, `gpu=a100:NoSchedule`.
+fn toleration(taint: &Toleration) -> String {
+    let value = taint.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+    let effect = taint.effect.as_ref().map(|effect| format!(":{effect}")).unwrap_or_default();
+    format!("{}{value}{effect}", taint.key.as_deref().unwrap_or_default())
+}
+
 /// Joins words to a line that a POSIX shell splits into the same words.
 pub fn shell(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
@@ -89,7 +139,7 @@ mod tests {
             image: "img".to_owned(),
             command: ["python", "it's", ""].map(str::to_owned).to_vec(),
             deadline_seconds: Some(90),
-            env: vec![("-A".to_owned(), "1".to_owned())],
+            env: vec![("-A".to_owned(), "1".to_owned()).into()],
             ..Request::default()
         };
         assert_eq!(

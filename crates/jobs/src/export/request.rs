@@ -7,19 +7,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use api::{ANNOTATION_LAUNCH, LAUNCHER, MPIJob, WORKER};
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Volume, VolumeMount};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::DynamicObject;
 use semantics::NVIDIA_GPU;
 use serde_json::Value;
 
 use super::manifest;
 use crate::Kind;
-use crate::build::{DEFAULT_CLEAN_PODS, DEFAULT_RETRIES, Launch, Mpi, Request, build, transport_name};
+use crate::build::{
+    DEFAULT_CLEAN_PODS, DEFAULT_RETRIES, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable,
+    VariableValue, build, transport_name,
+};
 use crate::flat::flatten;
 use crate::kind::LABEL_QUEUE;
 
 /// The retries of a Kubernetes Job that does not set `backoffLimit`.
 const BACKOFF_LIMIT_OF_A_JOB: i32 = 6;
+/// The resources of a Worker that a request has fields for.
+const OWN_FIELDS: [&str; 3] = ["cpu", "memory", NVIDIA_GPU];
 /// The maximum number of fields named.
 const MAX_FIELDS: usize = 20;
 
@@ -120,6 +126,8 @@ fn plain(job: &MPIJob) -> Option<Request> {
         restricted: pod(WORKER)?.security_context.is_some(),
         env: env(worker),
         volumes: volumes(pod(WORKER)?, worker),
+        worker: Part { limits: others(limits), ..Part::default() },
+        scheduling: placement(pod(WORKER)?),
         labels,
         annotations,
         queue,
@@ -131,26 +139,69 @@ fn plain(job: &MPIJob) -> Option<Request> {
             .filter(|retries| *retries != DEFAULT_RETRIES),
         ttl_seconds: policy.ttl_seconds_after_finished,
         suspend: policy.suspend == Some(true),
+        ..Request::default()
     })
 }
 
-fn env(container: &Container) -> Vec<(String, String)> {
-    let variables = container.env.iter().flatten();
-    variables.filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?))).collect()
+/// The amounts that have no field of their own.
+fn others(amounts: Option<&BTreeMap<String, Quantity>>) -> BTreeMap<String, String> {
+    let amounts = amounts.into_iter().flatten();
+    let others = amounts.filter(|(name, _)| !OWN_FIELDS.contains(&name.as_str()));
+    others.map(|(name, amount)| (name.clone(), amount.0.clone())).collect()
 }
 
-/// The claims of the pod, each with the path at which the container mounts it.
-fn volumes(pod: &PodSpec, container: &Container) -> Vec<(String, String)> {
-    let mounted = |name: &str| {
-        let mut mounts = container.volume_mounts.iter().flatten();
-        mounts.find(|mount| mount.name == name).map(|mount| mount.mount_path.clone())
-    };
+/// The variables, those of texts first, as a request has them.
+fn env(container: &Container) -> Vec<Variable> {
+    let (texts, others): (Vec<_>, Vec<_>) =
+        container.env.iter().flatten().partition(|variable| variable.value_from.is_none());
+    let text = texts
+        .into_iter()
+        .filter_map(|variable| Some(Variable::from((variable.name.clone(), variable.value.clone()?))));
+    let other = others.into_iter().filter_map(|variable| {
+        let from = variable.value_from.as_ref()?;
+        let secret = from.secret_key_ref.as_ref();
+        let map = from.config_map_key_ref.as_ref();
+        let value = match (secret, map) {
+            (Some(secret), None) => VariableValue::SecretKey(secret.name.clone(), secret.key.clone()),
+            (None, Some(map)) => VariableValue::ConfigMapKey(map.name.clone(), map.key.clone()),
+            _ => return None,
+        };
+        Some(Variable { name: variable.name.clone(), value })
+    });
+    text.chain(other).collect()
+}
+
+/// The volumes of the pod, each with the path at which the container mounts it.
+fn volumes(pod: &PodSpec, container: &Container) -> Vec<Mount> {
+    let mounted = |name: &str| container.volume_mounts.iter().flatten().find(|mount| mount.name == name);
     let volumes = pod.volumes.iter().flatten();
-    volumes
-        .filter_map(|volume| {
-            Some((volume.persistent_volume_claim.as_ref()?.claim_name.clone(), mounted(&volume.name)?))
-        })
-        .collect()
+    volumes.filter_map(|volume| mount(volume, mounted(&volume.name)?)).collect()
+}
+
+fn mount(volume: &Volume, mount: &VolumeMount) -> Option<Mount> {
+    let source = if let Some(claim) = &volume.persistent_volume_claim {
+        let (read_only, sub_path) = (mount.read_only == Some(true), mount.sub_path.clone());
+        Source::Claim { claim: claim.claim_name.clone(), read_only, sub_path }
+    } else if let Some(secret) = &volume.secret {
+        Source::Secret(secret.secret_name.clone()?)
+    } else if let Some(map) = &volume.config_map {
+        Source::ConfigMap(map.name.clone())
+    } else {
+        let space = volume.empty_dir.as_ref()?;
+        let size = space.size_limit.as_ref().map(|size| size.0.clone());
+        Source::Scratch { size, in_memory: space.medium.as_deref() == Some("Memory") }
+    };
+    Some(Mount { path: mount.mount_path.clone(), source })
+}
+
+/// What can be said of placement in a few words.
+fn placement(pod: &PodSpec) -> Placement {
+    let tolerations = pod.tolerations.iter().flatten();
+    Placement {
+        node_selector: pod.node_selector.clone().unwrap_or_default(),
+        tolerations: tolerations.filter(|one| one.toleration_seconds.is_none()).cloned().collect(),
+        ..Placement::default()
+    }
 }
 
 /// The ways to request the same Launcher command: without the `mpirun` that is put before it, as it is because it
@@ -183,6 +234,20 @@ mod tests {
         serde_json::from_value(serde_json::to_value(job).unwrap()).unwrap()
     }
 
+    fn mounts() -> Vec<Mount> {
+        let at = |path: &str, source: Source| Mount { path: path.to_owned(), source };
+        let claim = Source::Claim { claim: "data".into(), read_only: true, sub_path: Some("run".to_owned()) };
+        vec![
+            Mount::claim("data", "/data"),
+            Mount::claim("models", "/models"),
+            at("/old", claim),
+            at("/keys", Source::Secret("keys".to_owned())),
+            at("/code", Source::ConfigMap("code".to_owned())),
+            at("/dev/shm", Source::Scratch { size: Some("1Gi".to_owned()), in_memory: true }),
+            at("/scratch", Source::Scratch { size: None, in_memory: false }),
+        ]
+    }
+
     fn requests() -> impl Strategy<Value = Request> {
         let word = select(vec!["python", "train.py", "--lr=0.1", "-n", "4", "", "a b", "it's", "-x", "A"]);
         let command = proptest::collection::vec(word.prop_map(str::to_owned), 1..5);
@@ -195,18 +260,26 @@ mod tests {
             proptest::option::of(select(vec!["16Gi", "1.5G"])),
         );
         let mpi = select(vec![Mpi::OpenMpi, Mpi::Intel, Mpi::Mpich]);
-        let volumes = proptest::collection::vec(select(vec![("data", "/data"), ("models", "/models")]), 0..3);
+        let volumes = proptest::collection::vec(select(mounts()), 0..4);
+        let references = select(vec![None, Some(("T", "s", "k"))]);
         let numbers = (
             proptest::option::of(1..5_i32),
             proptest::option::of(1..9999_i64),
             proptest::option::of(0..3_i32),
         );
         let texts = proptest::option::of(select(vec!["All", "Running", "None"]));
-        let own = |pairs: Vec<(&str, &str)>| -> Vec<(String, String)> {
-            pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        let own = |pairs: Vec<(&str, &str)>| -> Vec<Variable> {
+            pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()).into()).collect()
         };
-        (command, starter, env, amounts, mpi, volumes, numbers, texts, any::<[bool; 4]>()).prop_map(
-            move |(mut command, starter, env, (gpus, cpu, memory), mpi, volumes, numbers, clean, flags)| {
+        let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let lists = (env, references, volumes);
+        (command, starter, lists, amounts, mpi, numbers, texts, any::<[bool; 4]>()).prop_map(
+            move |(mut command, starter, lists, (gpus, cpu, memory), mpi, numbers, clean, flags)| {
+                let (env, reference, volumes) = lists;
+                let reference = reference.map(|(name, secret, key): (&str, &str, &str)| Variable {
+                    name: name.to_owned(),
+                    value: VariableValue::SecretKey(secret.to_owned(), key.to_owned()),
+                });
                 if !starter.is_empty() {
                     command.insert(0, starter.to_owned());
                 }
@@ -229,8 +302,16 @@ mod tests {
                     transport: flags[0].then_some(Launch::Ssh),
                     untagged: flags[3],
                     restricted: flags[2],
-                    env: own(env),
-                    volumes: own(volumes),
+                    env: own(env).into_iter().chain(reference).collect(),
+                    volumes,
+                    worker: Part {
+                        limits: if flags[1] { map("amd.com/gpu", "2") } else { BTreeMap::new() },
+                        ..Part::default()
+                    },
+                    scheduling: Placement {
+                        node_selector: if flags[2] { map("pool", "gpu") } else { BTreeMap::new() },
+                        ..Placement::default()
+                    },
                     labels: BTreeMap::from([("team".to_owned(), "nlp".to_owned())]),
                     annotations: BTreeMap::new(),
                     queue: flags[2].then(|| "gpus".to_owned()),
@@ -240,6 +321,7 @@ mod tests {
                     retries,
                     ttl_seconds: retries.filter(|_| flags[3]),
                     suspend: flags[3],
+                    ..Request::default()
                 }
             },
         )

@@ -27,6 +27,7 @@ mod related;
 mod rerun;
 mod signin;
 mod source;
+mod specification;
 mod stream;
 mod suspension;
 mod templates;

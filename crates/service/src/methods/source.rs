@@ -1,10 +1,11 @@
 //! What a request wants to be created: a manifest or a specification, read into a draft without faults.
 
-use jobs::build::{self, Launch, Mpi, Request};
+use jobs::Error;
+use jobs::build;
 use jobs::submit::{self, Draft};
-use jobs::{Error, Fault};
 use serde_json::{Value, json};
 
+use super::specification::request;
 use crate::contract::JobSpec;
 use crate::problem::Problem;
 
@@ -57,71 +58,6 @@ fn of_spec(namespace: &str, spec: JobSpec) -> Result<Draft, Problem> {
         Err(other) => return Err(other.into()),
     }
     Err(Error::Invalid { faults }.into())
-}
-
-/// The request that a specification makes, and what is wrong with values that a request cannot have.
-fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
-    let text = |text: String| Some(text).filter(|text| !text.is_empty());
-    let mut faults = Vec::new();
-    let mut fault = |path: &str, message: String, advice: &str| {
-        let (path, advice) = (path.to_owned(), Some(advice.to_owned()));
-        faults.push(Fault { source: String::new(), position: None, path, message, advice });
-    };
-    let mpi = match spec.mpi.to_ascii_lowercase().as_str() {
-        "" | "openmpi" => Mpi::OpenMpi,
-        "intel" => Mpi::Intel,
-        "mpich" => Mpi::Mpich,
-        _ => {
-            let message = format!("\"{}\" is not an MPI implementation", spec.mpi.escape_debug());
-            fault("mpi", message, "use OpenMPI, Intel or MPICH");
-            Mpi::OpenMpi
-        }
-    };
-    let transport = match spec.transport.to_ascii_lowercase().as_str() {
-        "" => None,
-        "agent" => Some(Launch::Agent),
-        "ssh" => Some(Launch::Ssh),
-        _ => {
-            let message = format!("\"{}\" is not a transport", spec.transport.escape_debug());
-            fault("transport", message, "use agent or ssh");
-            None
-        }
-    };
-    let gpus = spec.gpus.and_then(|gpus| u32::try_from(gpus).ok());
-    if gpus.is_none() && spec.gpus.is_some() {
-        fault("gpus", "is negative".to_owned(), "use 0 or more");
-    }
-    let request = Request {
-        name: spec.name,
-        namespace: Some(namespace.to_owned()),
-        workers: spec.workers,
-        image: spec.image,
-        command: spec.command,
-        workdir: None,
-        in_launcher: spec.in_launcher,
-        slots: spec.slots,
-        gpus,
-        cpu: text(spec.cpu),
-        memory: text(spec.memory),
-        launcher_cpu: None,
-        launcher_memory: None,
-        mpi,
-        transport,
-        untagged: spec.untagged,
-        restricted: spec.restricted,
-        env: spec.env.into_iter().collect(),
-        volumes: spec.volumes.into_iter().collect(),
-        labels: spec.labels,
-        annotations: spec.annotations,
-        queue: text(spec.queue),
-        priority: text(spec.priority),
-        clean_pod_policy: text(spec.clean_pod_policy),
-        deadline_seconds: spec.deadline_seconds.map(i64::from),
-        retries: spec.retries,
-        ttl_seconds: None,
-        suspend: spec.suspend,
-    };
-    (request, faults)
 }
 
 /// Writes an object as YAML.

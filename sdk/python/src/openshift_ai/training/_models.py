@@ -1145,6 +1145,22 @@ class JobCounts(Message):
     """Running jobs."""
 
 
+class JobFailures(Message):
+    """What failures do to a job."""
+
+    max_gang_restarts: int | None = None
+    """The most restarts of all pods after an infrastructure failure."""
+
+    stall_timeout: str = ""
+    """How long the job may be silent before it counts as stalled."""
+
+    start_timeout: str = ""
+    """How long a Worker may take to be ready."""
+
+    worker_failure: str = ""
+    """What a failed Worker does: end the job, restart all pods, or be replaced."""
+
+
 class JobState(Message):
     """A state that a job entered."""
 
@@ -1302,6 +1318,122 @@ class JobMetrics(Message):
 
     training: list[MetricSeries] = []
     """What its program reported, then what patterns found."""
+
+
+class JobVolume(Message):
+    """A volume of a job, and where it is mounted: one of `claim`, `secret` and `configMap`, else space that
+    lives as long as the pod.
+    """
+
+    claim: str = ""
+    """A PersistentVolumeClaim, for data and checkpoints."""
+
+    config_map: str = ""
+    """A ConfigMap as files."""
+
+    in_memory: bool = False
+    """Whether the pod's space is memory rather than disk, as for `/dev/shm`."""
+
+    path: str = ""
+    """Where it is mounted."""
+
+    read_only: bool = False
+    """Whether the claim is mounted without the right to write."""
+
+    secret: str = ""
+    """A Secret as files."""
+
+    size: str = ""
+    """The most that the pod's space may hold."""
+
+    sub_path: str = ""
+    """The folder in the claim's volume; its root if not given."""
+
+
+class JobToleration(Message):
+    """A taint that is tolerated."""
+
+    effect: str = ""
+    """The taint's effect; every effect if not given."""
+
+    key: str = ""
+    """The taint's key; every key if not given."""
+
+    operator: str = ""
+    """Whether the value matters; `Exists` if not given."""
+
+    toleration_seconds: int | None = None
+    """How long a taint that evicts is tolerated, in seconds."""
+
+    value: str = ""
+    """The taint's value."""
+
+
+class JobPlacement(Message):
+    """Where pods are placed, in Kubernetes' terms."""
+
+    affinity: str = ""
+    """Rules about nodes and other pods, as `affinity` of a pod: YAML or JSON."""
+
+    node_selector: dict[str, str] = {}
+    """Labels that nodes must have."""
+
+    scheduler: str = ""
+    """The scheduler's name."""
+
+    tolerations: list[JobToleration] = []
+    """Taints that are tolerated."""
+
+    topology_spread: str = ""
+    """How the pods are spread, as `topologySpreadConstraints` of a pod: YAML or JSON."""
+
+
+class JobVariable(Message):
+    """A variable whose value is a key of a Secret or of a ConfigMap."""
+
+    config_map: str = ""
+    """The ConfigMap."""
+
+    key: str = ""
+    """The key."""
+
+    name: str = ""
+    """Its name."""
+
+    secret: str = ""
+    """The Secret."""
+
+
+class JobPart(Message):
+    """What is different for the Workers or for the Launcher."""
+
+    annotations: dict[str, str] = {}
+    """Annotations of the pods."""
+
+    env: dict[str, str] = {}
+    """Variables in addition to the job's; one of the same name replaces the job's."""
+
+    image: str = ""
+    """The image; the job's if not given."""
+
+    labels: dict[str, str] = {}
+    """Labels of the pods."""
+
+    limits: dict[str, str] = {}
+    """What a pod may use at most, by resource; any vendor's GPUs among them. Each GPU of a Worker gets a rank.
+    """
+
+    mounts: list[JobVolume] = []
+    """Volumes in addition to the job's."""
+
+    requests: dict[str, str] = {}
+    """What the scheduler reserves, by resource; as much as `limits` if not given."""
+
+    scheduling: JobPlacement | None = None
+    """Where the pods are placed; as the job's if not given."""
+
+    variables: list[JobVariable] = []
+    """Variables whose values are in Secrets and ConfigMaps."""
 
 
 class JobsEvent(Message):
