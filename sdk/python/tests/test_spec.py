@@ -33,63 +33,120 @@ from openshift_ai.training import (
 )
 from openshift_ai.training import _code
 from openshift_ai.training import _models as models
-from openshift_ai.training._checks import faults
-from openshift_ai.training._manifest import body, is_plain, job_spec, manifest
+from openshift_ai.training._checks import STARTERS, faults
+from openshift_ai.training._request import body
 from openshift_ai.training._spec import JobFields, PodFields, PodSpec, SpecFields, made
 
 REPOSITORY = Path(__file__).parents[3]
 BASE: dict[str, Any] = {"name": "resnet", "image": IMAGE, "command": ["python", "/train.py"]}
-#: Specifications that the service's own `spec` can express.
+#: Specifications that a program which the service exports can make again.
 PLAIN: list[dict[str, Any]] = [
     {},
     {"workers": 4, "gpus_per_worker": 2, "cpu_per_worker": "500m", "memory_per_worker": "1.5G"},
     {"env": {"LR": 0.1, "DEBUG": True, "A": ""}, "workers": 2},
     {"env": {"LR": "0.1"}, "mpi": "Intel", "workers": 3, "slots": 2},
     {"mpi": MPIConfig(implementation="MPICH", slots_per_worker=2), "labels": {"team": "vision"}},
-    {"mpi": MPIConfig(launch="agent"), "failures": FailurePolicy(worker_failure="restart", max_gang_restarts=3)},
+    {
+        "mpi": MPIConfig(launch="ssh", tag_output=False),
+        "failures": FailurePolicy(worker_failure="restart", max_gang_restarts=3),
+    },
     {"command": ["sh", "-c", "cd /x; mpirun -np 2 ./a.out"]},
     {"in_launcher": True, "command": ["/opt/run"]},
     {"volumes": {"data": "/data", "models": "/models"}, "queue": "gpu", "annotations": {"a/b": "c"}},
     {"clean_pod_policy": "All", "deadline_seconds": 90, "retries": 0, "suspend": True},
     {"env": {"OMPI_ALLOW_RUN_AS_ROOT": "0"}},
 ]
-#: What only a manifest can express.
-RICH: list[dict[str, Any]] = [
-    {
-        "worker_spec": WorkerSpec(
-            replicas=2,
-            resources={"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "2Gi"}},
-            env={"ONLY": "here"},
-            labels={"role": "w"},
-        )
-    },
-    {
-        "launcher_spec": LauncherSpec(resources=Resources(limits={"cpu": "1"}), image="quay.io/x/launcher:1"),
-        "env": {"TOKEN": SecretKey(secret="s", key="k"), "MODE": ConfigMapKey(config_map="c", key="k")},
-    },
-    {
-        "volumes": [
-            ClaimVolume(claim="data", path="/data", read_only=True, sub_path="x"),
-            SecretVolume(secret="s", path="/s"),
-            ConfigMapVolume(config_map="c", path="/c"),
-            ScratchVolume(path="/dev/shm", size="1Gi", in_memory=True),
-        ]
-    },
-    {
-        "scheduling": Scheduling(
-            node_selector={"gpu": "a100"},
-            tolerations=[
-                Toleration(key="gpu", effect="NoSchedule"),
-                Toleration(toleration_seconds=5, effect="NoExecute"),
+#: Specifications with what they make of the pods of one role: fields by their paths.
+RICH: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
+    (
+        {
+            "worker_spec": WorkerSpec(
+                replicas=2,
+                resources={"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 2, "amd.com/gpu": 2}},
+                env={"ONLY": "here"},
+                labels={"role": "w"},
+            )
+        },
+        "Worker",
+        {
+            "metadata": {"labels": {"role": "w"}},
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "amd.com/gpu": "2"}},
+            "env": [{"name": "ONLY", "value": "here"}],
+        },
+    ),
+    (
+        {
+            "launcher_spec": LauncherSpec(resources=Resources(limits={"cpu": "1"}), image="quay.io/x/launcher:1"),
+            "env": {"TOKEN": SecretKey(secret="s", key="k"), "MODE": ConfigMapKey(config_map="c", key="k")},
+            "mpi": "MPICH",
+        },
+        "Launcher",
+        {
+            "image": "quay.io/x/launcher:1",
+            "resources": {"limits": {"cpu": "1"}},
+            "env": [
+                {"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+                {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
             ],
-            affinity={"podAntiAffinity": {}},
-            topology_spread=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
-            scheduler="volcano",
-            min_available=2,
-        ),
-        "ttl_seconds": 60,
-        "workdir": "/work",
-    },
+        },
+    ),
+    (
+        {
+            "volumes": [
+                ClaimVolume(claim="data", path="/data", read_only=True, sub_path="x"),
+                ClaimVolume(claim="data", path="/again"),
+                SecretVolume(secret="s", path="/s"),
+                ConfigMapVolume(config_map="c", path="/c"),
+                ScratchVolume(path="/dev/shm", size="1Gi", in_memory=True),
+            ]
+        },
+        "Worker",
+        {
+            "volumeMounts": [
+                {"name": "data-0", "mountPath": "/data", "readOnly": True, "subPath": "x"},
+                {"name": "data-1", "mountPath": "/again"},
+                {"name": "data-2", "mountPath": "/s"},
+                {"name": "data-3", "mountPath": "/c"},
+                {"name": "data-4", "mountPath": "/dev/shm"},
+            ],
+            "volumes": [
+                {"name": "data-0", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "data-1", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "data-2", "secret": {"secretName": "s"}},
+                {"name": "data-3", "configMap": {"name": "c"}},
+                {"name": "data-4", "emptyDir": {"sizeLimit": "1Gi", "medium": "Memory"}},
+            ],
+        },
+    ),
+    (
+        {
+            "scheduling": Scheduling(
+                node_selector={"gpu": "a100"},
+                tolerations=[
+                    Toleration(key="gpu", effect="NoSchedule"),
+                    Toleration(toleration_seconds=5, effect="NoExecute"),
+                ],
+                affinity={"podAntiAffinity": {}},
+                topology_spread=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+                scheduler="volcano",
+                min_available=2,
+            ),
+            "ttl_seconds": 60,
+            "workdir": "/work",
+        },
+        "Worker",
+        {
+            "nodeSelector": {"gpu": "a100"},
+            "tolerations": [
+                {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+                {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+            ],
+            "affinity": {"podAntiAffinity": {}},
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+            "schedulerName": "volcano",
+            "workingDir": "/work",
+        },
+    ),
 ]
 
 
@@ -113,6 +170,8 @@ EVERY: dict[str, Any] = {
     "deadline_seconds": 90,
     "retries": 2,
     "ttl_seconds": 60,
+    "restricted": True,
+    "scheduling": Scheduling(node_selector={"gpu": "a100"}, tolerations=[Toleration(key="gpu")]),
 }
 
 
@@ -128,41 +187,34 @@ def in_order(job: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
-@pytest.mark.parametrize("fields", PLAIN)
-def test_our_manifest_is_the_job_that_the_service_makes(client: MPIJobClient, fields: dict[str, Any]) -> None:
-    spec = spec_of(fields)
-    assert is_plain(spec)
+@pytest.mark.parametrize(("fields", "role", "wanted"), RICH)
+def test_the_service_makes_the_pods_that_a_specification_describes(
+    client: MPIJobClient, fields: dict[str, Any], role: str, wanted: dict[str, Any]
+) -> None:
     path = {"namespace": client.namespace()}
-    made = [
-        models.CreateJobResponse.model_validate(
-            client.transport.call(models.CREATE_JOB, path, body={**sent, "dryRun": True, "skipChecks": True})
-        ).manifest
-        for sent in ({"spec": job_spec(spec)}, {"manifest": json.dumps(manifest(spec))})
-    ]
-    service, ours = (in_order(yaml.safe_load(text)) for text in made)
-    assert ours == service
-
-
-@pytest.mark.parametrize("fields", RICH)
-def test_what_only_a_manifest_can_express_is_accepted(client: MPIJobClient, fields: dict[str, Any]) -> None:
-    spec = spec_of(fields)
-    assert "manifest" in body(spec)
-    path = {"namespace": client.namespace()}
-    sent = {**body(spec), "dryRun": True, "skipChecks": True}
+    sent = {**body(spec_of(fields)), "dryRun": True, "skipChecks": True}
     answer = models.CreateJobResponse.model_validate(client.transport.call(models.CREATE_JOB, path, body=sent))
-    accepted = yaml.safe_load(answer.manifest)
-    asked = json.loads(body(spec)["manifest"])
-    assert missing(asked, accepted) == []
+    job = in_order(yaml.safe_load(answer.manifest))
+    template = job["spec"]["mpiReplicaSpecs"][role]["template"]
+    container = template["spec"]["containers"][0]
+    found = {**template, **template["spec"], **container}
+    assert {name: found.get(name) for name in wanted} == wanted
+    if "ttl_seconds" in fields:
+        policy = job["spec"]["runPolicy"]
+        assert (policy["ttlSecondsAfterFinished"], policy["schedulingPolicy"]) == (60, {"minAvailable": 2})
 
 
-def missing(asked: Any, found: Any, path: str = "") -> list[str]:
-    """The fields that were asked for and are not there."""
-    if isinstance(asked, dict):
-        return [m for k, v in asked.items() for m in missing(v, (found or {}).get(k), f"{path}.{k}")]
-    if isinstance(asked, list):
-        pairs = zip(asked, [*(found or []), *[None] * len(asked)], strict=False)
-        return [m for i, (a, f) in enumerate(pairs) for m in missing(a, f, f"{path}[{i}]")]
-    return [] if asked == found else [f"{path}: {asked!r} is {found!r}"]
+def test_numbers_of_numpy_are_values_of_variables() -> None:
+    numpy = pytest.importorskip("numpy")
+    spec = spec_of({"env": {"STEPS": numpy.int64(3), "LR": numpy.float64(0.5)}})
+    assert spec.env == {"STEPS": "3", "LR": "0.5"}
+
+
+def test_the_programs_that_start_ranks_are_those_of_the_service() -> None:
+    source = (REPOSITORY / "crates/plan/src/starter.rs").read_text()
+    listed = re.search(r"pub const STARTERS: [^=]+= \[([^\]]+)\]", source)
+    assert listed
+    assert set(re.findall(r'"([^"]+)"', listed[1])) == STARTERS
 
 
 #: Specifications with what is wrong with each; the service's own test goes through them too.
@@ -175,21 +227,46 @@ NAMES = {
     "inLauncher": "in_launcher",
     "cleanPodPolicy": "clean_pod_policy",
     "deadlineSeconds": "deadline_seconds",
+    "ttlSeconds": "ttl_seconds",
 }
+#: The same for a volume.
+SNAKE = {"configMap": "config_map", "readOnly": "read_only", "subPath": "sub_path", "inMemory": "in_memory"}
 #: Fields that take one of a few words: another one is refused by the type, in pydantic's words.
-CLOSED = {"mpi": "mpi.implementation", "spec.runPolicy.cleanPodPolicy": "clean_pod_policy"}
+CLOSED = {"mpi": "mpi.implementation", "transport": "mpi.launch", "spec.runPolicy.cleanPodPolicy": "clean_pod_policy"}
+
+
+def arguments_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that make a `spec` of the service."""
+    arguments = {NAMES.get(name, name): value for name, value in spec.items()}
+    if "transport" in arguments:
+        launch = {"launch": arguments.pop("transport"), "tag_output": not arguments.pop("untagged", False)}
+        arguments["mpi"] = {"implementation": arguments.get("mpi", "OpenMPI"), **launch}
+    if "mounts" in arguments:
+        arguments["volumes"] = [
+            {SNAKE.get(name, name): value for name, value in mount.items()} for mount in arguments.pop("mounts")
+        ]
+    for name, part in (("worker", "worker_spec"), ("launcher", "launcher_spec")):
+        if name in arguments:
+            resources = arguments.pop(name)
+            arguments[part] = {"resources": resources}
+            if name == "worker":
+                arguments[part]["replicas"] = arguments.pop("workers")
+    return arguments
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_what_is_wrong_with_a_specification_is_what_the_service_says(case: dict[str, Any]) -> None:
     wanted = case.get("faults", [])
-    arguments = {NAMES.get(name, name): value for name, value in case["spec"].items()}
+    arguments = arguments_of(case["spec"])
     if any(fault["path"] in CLOSED for fault in wanted):
         with pytest.raises(InvalidSpecError) as caught:
             made(arguments)
         assert [fault.path for fault in caught.value.fields] == [CLOSED[fault["path"]] for fault in wanted]
     else:
-        assert [fault._asdict() for fault in faults(made(arguments))] == [{"fix": ""} | fault for fault in wanted]
+        found = [fault._asdict() for fault in faults(made(arguments))]
+        assert [{**fault, "path": fault["path"].replace("_spec.resources", "")} for fault in found] == [
+            {"fix": ""} | fault for fault in wanted
+        ]
 
 
 def test_the_running_service_says_the_same(client: MPIJobClient) -> None:
@@ -228,7 +305,7 @@ def test_the_running_service_says_the_same(client: MPIJobClient) -> None:
         ),
     ],
 )
-def test_what_only_a_manifest_can_express_is_checked_too(fields: dict[str, Any], path: str) -> None:
+def test_fields_of_parts_are_checked_too(fields: dict[str, Any], path: str) -> None:
     assert [fault.path for fault in faults(spec_of(fields))] == [path]
 
 

@@ -25,7 +25,7 @@ _LEAST_BYTES = 1 << 20
 #: The longest host name, which the job's name begins.
 _LONGEST_NAME = 63
 #: Programs that start ranks; a command that contains one of them is not changed.
-STARTERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun"})
+STARTERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
 
 
 def starts_ranks(command: list[str]) -> bool:

@@ -6,6 +6,7 @@ error is an `InvalidSpecError` that names every fault.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -61,7 +62,8 @@ def _text(value: Any) -> Any:
     """Numbers are texts in Kubernetes' quantities and environments."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
+    # NumPy's numbers are Real too.
+    return str(value) if isinstance(value, numbers.Real) else value
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -204,7 +206,9 @@ class MPIConfig(Spec):
     slots_per_worker: Number | None = None
     """Ranks on each Worker; if not given, the number of GPUs, or 1 without GPUs."""
     launch: Literal["ssh", "agent"] | None = None
-    """How the Launcher reaches the Workers; the operator's default if not given."""
+    """How the Launcher reaches the Workers: by the launch agent if not given, which works in every image."""
+    tag_output: bool = True
+    """Whether lines of output say which rank wrote them; `logs(rank=…)` needs that."""
 
 
 class FailurePolicy(Spec):
@@ -311,6 +315,7 @@ class SpecFields(TypedDict, total=False):
     retries: int | None
     ttl_seconds: int | None
     suspend: bool
+    restricted: bool
     code: Callable[..., Any] | Path | str | Sequence[str | Path] | None
     code_arguments: Mapping[str, Any]
 
@@ -385,6 +390,10 @@ class MPIJobSpec(Spec):
     """How long the job is kept after its end, in seconds; for ever if not given."""
     suspend: bool = False
     """Whether to create the job suspended."""
+    restricted: bool = False
+    """Whether the pods meet the Pod Security Standard `restricted`, as they always do in a namespace that enforces it.
+
+    The image's user must not be root then."""
     code: Callable[..., Any] | Path | str | Sequence[str | Path] | None = None
     """A function, a folder, a file or several files to ship to every rank; at most 256 KiB when packed."""
     code_arguments: dict[str, Any] = Field(default_factory=dict)

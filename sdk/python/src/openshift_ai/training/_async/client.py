@@ -690,7 +690,7 @@ def _asked(spec: MPIJobSpec | None, fields: Mapping[str, Any]) -> MPIJobSpec:
 
 def _content(spec: MPIJobSpec) -> dict[str, Any]:
     """What a request to create a job says."""
-    from .._manifest import body
+    from .._request import body
 
     return body(spec)
 
