@@ -52,6 +52,15 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
     if !faults.is_empty() {
         return Err(Error::Invalid { faults });
     }
+    Ok(assemble(request))
+}
+
+/// The job that a form begins with: every default, and empty what a person has to fill in.
+pub fn blank() -> MPIJob {
+    assemble(&Request { workers: 2, ..Request::default() })
+}
+
+fn assemble(request: &Request) -> MPIJob {
     let slots = request.slots.unwrap_or_else(|| gpus(request).max(1));
     let replicas = BTreeMap::from([
         (
@@ -85,7 +94,7 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
     for (name, value) in policies(request) {
         annotations.entry(name.to_owned()).or_insert(value);
     }
-    Ok(MPIJob { metadata, spec, status: None })
+    MPIJob { metadata, spec, status: None }
 }
 
 /// The annotations that fields of a request are written as. An annotation that the request has itself wins.

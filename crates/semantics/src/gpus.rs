@@ -7,13 +7,13 @@ use crate::{Amounts, Quantity};
 /// The resource of NVIDIA's device plugin.
 pub const NVIDIA_GPU: &str = "nvidia.com/gpu";
 /// The suffix of a vendor's GPUs, after its name: `nvidia.com/gpu`, `amd.com/gpu`.
-const SUFFIX: &str = "/gpu";
+pub const GPU_SUFFIX: &str = "/gpu";
 /// The resources of Intel's device plugin, one for each kernel driver.
-const INTEL: [&str; 2] = ["gpu.intel.com/i915", "gpu.intel.com/xe"];
+pub const INTEL_GPUS: [&str; 2] = ["gpu.intel.com/i915", "gpu.intel.com/xe"];
 
 /// Returns whether a resource is a GPU, of any vendor.
 pub fn is_gpu(resource: &str) -> bool {
-    resource.ends_with(SUFFIX) || INTEL.contains(&resource)
+    resource.ends_with(GPU_SUFFIX) || INTEL_GPUS.contains(&resource)
 }
 
 /// Returns the number of GPUs among these amounts.

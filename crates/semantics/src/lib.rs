@@ -17,7 +17,7 @@ mod schedule;
 mod summary;
 mod waiting;
 
-pub use gpus::{NVIDIA_GPU, gpus, is_gpu, names_gpu};
+pub use gpus::{GPU_SUFFIX, INTEL_GPUS, NVIDIA_GPU, gpus, is_gpu, names_gpu};
 pub use main_container::main_container;
 pub use matching::{Operator, labels_match, node_matches, term_matches, tolerates};
 pub use pods::{PodState, has_ended, is_deleted, is_ended_phase, is_ready, phase};

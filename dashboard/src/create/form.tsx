@@ -26,6 +26,7 @@ import {
   gpuChanges,
   gpuResource,
   isAbout,
+  rankChanges,
   read,
   readCommand,
   readEnv,
@@ -95,8 +96,10 @@ function number(value: string): number | string | undefined {
   return /^-?\d+$/.test(value.trim()) ? Number(value) : value;
 }
 
-export function JobForm(props: Props) {
-  const { document, shape, namespace, onNamespace, faults, advice, onChange } = props;
+export function JobForm(given: Props) {
+  const { document, shape, namespace, onNamespace, faults, advice } = given;
+  const onChange = (changes: Changes) => given.onChange([...changes, ...rankChanges({ document, shape }, changes)]);
+  const props = { ...given, onChange };
   const known = useKnownNamespaces();
   const paths = fieldPaths(shape);
   const of = (name: FieldName) => faults.filter(({ path }) => paths[name]?.some((field) => isAbout(path, field)));

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import builder from "./builder.json";
 import { hasOpenQuote, joinCommand, splitCommand } from "./command";
 import {
   commandChanges,
@@ -6,6 +7,7 @@ import {
   gpuChanges,
   isAbout,
   type Manifest,
+  rankChanges,
   readCommand,
   readEnv,
   readManifest,
@@ -17,7 +19,7 @@ import {
   volumeChanges,
   write,
 } from "./manifest";
-import { blanks, shapes } from "./shapes";
+import { blanks, type Path, shapes } from "./shapes";
 
 const text = `# Ask Jane before you change this.
 apiVersion: kubeflow.org/v2beta1
@@ -129,6 +131,39 @@ describe("a form field", () => {
     expect(launcher.env.map((one: { name: string }) => one.name)).toEqual(["EPOCHS", "TOKEN"]);
     expect(launcher.command.slice(0, 4)).toEqual(["mpirun", "--tag-output", "-x", "EPOCHS"]);
     expect(spec.mpiReplicaSpecs.Worker.template.spec.containers[0].env).toEqual([{ name: "EPOCHS", value: "3" }]);
+  });
+
+  test.each(["OpenMPI", "MPICH"] as const)("makes the job that the service's builder makes (%s)", (mpi) => {
+    const typed: ((manifest: ReturnType<typeof known>) => readonly [Path, unknown][])[] = [
+      () => [
+        [["metadata", "name"], "hello"],
+        [["spec", "mpiImplementation"], mpi],
+        [shapes.mpijob.workers, 3],
+      ],
+      ({ shape }) => shape.images.map((path) => [path, "quay.io/team/image:1.0"]),
+      (manifest) =>
+        commandChanges(
+          manifest,
+          { ...readCommand(manifest), text: "python /train.py --name 'two words'" },
+          readEnv(manifest),
+        ),
+      (manifest) => envChanges(manifest, [...readEnv(manifest), { name: "EPOCHS", value: "3" }]),
+      ({ document, shape }) => resourceChanges(document, shape.resources, "memory", "16Gi"),
+      ({ document, shape }) => gpuChanges(document, shape, "2"),
+      (manifest) =>
+        volumeChanges(manifest, [
+          { name: "data", value: "/data" },
+          { name: "models", value: "/models" },
+        ]),
+    ];
+    const made = typed.reduce((text, step) => {
+      const changes = step(known(text));
+      return write(text, [...changes, ...rankChanges(known(text), changes)]);
+    }, blanks.mpijob);
+    // A quantity may be written as a number, too.
+    const text = (_key: string, value: unknown) => (typeof value === "number" ? String(value) : value);
+    const plain = (value: unknown) => JSON.parse(JSON.stringify(value, text));
+    expect(plain(known(made).document.toJS())).toEqual(plain(builder.examples[mpi]));
   });
 
   test("of volumes reads back what it wrote", () => {

@@ -107,14 +107,36 @@ export function readCommand(manifest: { document: Document; shape: Shape }): Com
   const words = [...readWords(document, shape.command), ...readWords(document, shape.args)];
   const [starter = "", ...options] = words;
   if (shape.kind !== "mpijob" || !isStarter(starter)) return { text: joinCommand(words), everyRank: false };
+  return { text: joinCommand(options.slice(optionsIn(document, options).length)), everyRank: true };
+}
+
+/** The options with which the words after a starter begin, as far as the builder writes them. */
+function optionsIn(document: Document, words: readonly string[]): readonly string[] {
   const { tag, forward, count } = implementationOf(document);
-  let rest = options;
-  while (rest.length) {
-    if (rest[0] === tag) rest = rest.slice(1);
-    else if (rest.length > 1 && (rest[0] === forward || rest[0] === count)) rest = rest.slice(2);
-    else break;
+  let length = 0;
+  for (;;) {
+    const word = words[length];
+    if (word !== undefined && word === tag) length += 1;
+    else if (length + 1 < words.length && (word === forward || word === count)) length += 2;
+    else return words.slice(0, length);
   }
-  return { text: joinCommand(rest), everyRank: true };
+}
+
+/** Keeps the number of ranks in the command, where the MPI needs one, what these changes make it. */
+export function rankChanges(
+  { document, shape }: { document: Document; shape: Shape },
+  changes: readonly [Path, unknown][],
+): [Path, unknown][] {
+  const [starter = "", ...words] = readWords(document, shape.command);
+  const { count } = implementationOf(document);
+  const at = optionsIn(document, words).findIndex((word) => word === count);
+  if (shape.kind !== "mpijob" || !isStarter(starter) || at < 0) return [];
+  const number = (path: Path | undefined) => {
+    const changed = changes.find(([to]) => path && to.join("/") === path.join("/"))?.[1];
+    return typeof changed === "number" ? changed : (readNumber(document, path) ?? 1);
+  };
+  const ranks = String(number(shape.slots) * number(shape.workers));
+  return words[at + 1] === ranks ? [] : [[[...shape.command, at + 2], ranks]];
 }
 
 export function commandChanges(
@@ -144,12 +166,17 @@ function implementationOf(document: Document): Implementation {
   return known[readText(document, ["spec", "mpiImplementation"])] ?? builder.implementations.OpenMPI;
 }
 
+/** Variables that the service's builder gives to the Launcher alone, for the program that starts the ranks. */
+const presets = new Set(
+  builder.blanks.mpijob.spec.mpiReplicaSpecs.Launcher.template.spec.containers.flatMap(({ env }) =>
+    env.map(({ name }) => name),
+  ),
+);
+
 /** What the service's builder writes between the starter and the program. */
 function starterOptions({ document, shape }: { document: Document; shape: Shape }, env: readonly Pair[]): string[] {
   const { tag, forward, count } = implementationOf(document);
-  const launcher = builder.blanks.mpijob.spec.mpiReplicaSpecs.Launcher.template.spec.containers[0];
-  const forLauncher = new Set(launcher?.env.map(({ name }) => name));
-  const passed = env.filter(({ name }) => name && !forLauncher.has(name));
+  const passed = env.filter(({ name }) => name && !presets.has(name));
   const ranks = (readNumber(document, shape.slots) ?? 1) * (readNumber(document, shape.workers) ?? 1);
   return [
     tag,
@@ -228,12 +255,12 @@ export function gpuChanges(document: Document, shape: Shape, value: string): [Pa
 
 type Named = { name?: unknown; value?: unknown };
 
-/** The variables that have a plain value. */
+/** The variables that have a plain value, without the builder's own. */
 export function readEnv({ document, shape }: { document: Document; shape: Shape }): Pair[] {
   const list = read(document, shape.env[0] ?? []);
   if (!Array.isArray(list)) return [];
   return list
-    .filter((one: Named) => one && !("valueFrom" in one))
+    .filter((one: Named) => one && !("valueFrom" in one) && !presets.has(String(one.name)))
     .map((one: Named) => ({ name: String(one.name ?? ""), value: String(one.value ?? "") }));
 }
 
@@ -250,7 +277,8 @@ export function envChanges(
       const others = (Array.isArray(present) ? present : []).filter(
         (one: Named & object) => "valueFrom" in one || !known.has(String(one.name ?? "")),
       );
-      const list = [...pairs, ...others];
+      const isPreset = (one: Named) => presets.has(String(one.name));
+      const list = [...others.filter(isPreset), ...pairs, ...others.filter((one: Named) => !isPreset(one))];
       return [path, list.length ? list : undefined];
     });
   return [...changes, ...commandChanges({ document, shape }, readCommand({ document, shape }), pairs)];

@@ -13,5 +13,7 @@ mod following;
 
 mod admission;
 
+mod form;
+
 mod progress;
 mod reading;
