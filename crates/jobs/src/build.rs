@@ -1,9 +1,9 @@
-//! Builds an MPIJob from the values that describe it, as flags, forms and programs supply them; [`trainjob`] builds a
-//! TrainJob.
+//! Builds an MPIJob from the values that describe it, as flags, forms and programs supply them; [`trainjob`]
+//! builds a TrainJob.
 //!
-//! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was requested and the
-//! defaults below, or all faults of the request at once. The same request gives the same job in every interface, and
-//! nothing in it depends on the defaults of the operator that reconciles it.
+//! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was
+//! requested and the defaults below, or all faults of the request at once. The same request gives the same
+//! job in every interface, and nothing in it depends on the defaults of the operator that reconciles it.
 
 mod faults;
 mod pod;
@@ -35,11 +35,11 @@ pub const DEFAULT_CLEAN_PODS: &str = "Running";
 /// What a request that does not say it means for a Launcher that failed.
 pub const DEFAULT_RETRIES: i32 = 0;
 
-/// How the Launcher reaches the Workers unless a request names another transport. It works in every image, without sshd and
-/// without root.
+/// How the Launcher reaches the Workers unless a request names another transport. It works in every image,
+/// without sshd and without root.
 pub const DEFAULT_TRANSPORT: Launch = Launch::Agent;
-/// When the Launcher is created: a name that it asks DNS for before the Workers have one is remembered as unknown for up to
-/// 30 seconds.
+/// When the Launcher is created: a name that it asks DNS for before the Workers have one is remembered as
+/// unknown for up to 30 seconds.
 pub const LAUNCHER_CREATION: &str = "WaitForWorkersReady";
 
 /// Builds the job that the request describes.
@@ -307,7 +307,7 @@ mod tests {
             ..request()
         })
         .unwrap();
-        assert_eq!(job.spec.slots_per_worker, Some(2), "a rank for each GPU, whoever made it");
+        assert_eq!(job.spec.slots_per_worker, Some(2), "a rank for each GPU of any vendor");
         assert_eq!(job.metadata.annotations.unwrap()[ANNOTATION_MAX_GANG_RESTARTS], "2");
         let policy = job.spec.run_policy.unwrap().scheduling_policy.unwrap();
         assert_eq!(policy.min_available, Some(3));

@@ -79,8 +79,8 @@ pub struct Choice {
     pub states: Vec<String>,
     /// Only lines of these ranks, if the MPI launcher tags lines with their rank.
     pub ranks: Option<Vec<u32>>,
-    /// Whether to take off also `[3] `, which a program may have written itself. Other tags of ranks are always taken off,
-    /// and this one if the Launcher's command asks for it or ranks are chosen.
+    /// Whether to take off also `[3] `, which a program may have written itself. Other tags of ranks are
+    /// always taken off, and this one if the Launcher's command asks for it or ranks are chosen.
     pub split: bool,
     /// Whether to fold lines that several ranks or pods write alike at about the same time.
     pub fold: bool,

@@ -11,8 +11,8 @@ const LABEL_ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 /// The time limit of the request.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Whether the namespace is known to enforce `restricted`; `false` also if the caller may not read it. The server decides
-/// in any case.
+/// Whether the namespace is known to enforce `restricted`; `false` also if the caller may not read it. The
+/// server decides in any case.
 pub async fn is_restricted(client: &Client, namespace: &str) -> bool {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let read = tokio::time::timeout(PATIENCE, namespaces.get_opt(namespace)).await;

@@ -1,4 +1,5 @@
-//! What is wrong with a request, as far as the request itself shows it. The paths are the names of its fields.
+//! What is wrong with a request, as far as the request itself shows it. The paths are the names of its
+//! fields.
 
 use super::{Mount, Part, Request, Source, Variable};
 use crate::Fault;

@@ -57,7 +57,8 @@ fn some_unless_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
     Some(list).filter(|list| !list.is_empty())
 }
 
-/// What `restricted` requires of a pod (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
+/// What `restricted` requires of a pod
+/// (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
 fn restricted_pod() -> PodSecurityContext {
     let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
     PodSecurityContext {
@@ -163,8 +164,8 @@ pub(super) fn volume_mounts(mounts: &[&Mount]) -> Vec<VolumeMount> {
     mounts.iter().enumerate().map(mount).collect()
 }
 
-/// The resources of a container: the limits that have fields of their own, and those of its role. Requests default to limits,
-/// because a container that can use more than it requested harms its neighbours.
+/// The resources of a container: the limits that have fields of their own, and those of its role. Requests
+/// default to limits, because a container that can use more than it requested harms its neighbours.
 pub(super) fn resources(amounts: &[(&str, Option<String>)], part: &Part) -> Option<ResourceRequirements> {
     let given =
         amounts.iter().filter_map(|(name, amount)| Some(((*name).to_owned(), Quantity(amount.clone()?))));

@@ -36,13 +36,14 @@ pub struct Request {
     pub launcher_memory: Option<String>,
     /// The MPI implementation in the image.
     pub mpi: Mpi,
-    /// How the Launcher reaches the Workers; if not given, [`DEFAULT_TRANSPORT`](super::DEFAULT_TRANSPORT). The annotation,
-    /// if there is one, wins.
+    /// How the Launcher reaches the Workers; if not given, [`DEFAULT_TRANSPORT`](super::DEFAULT_TRANSPORT).
+    /// The annotation, if there is one, wins.
     pub transport: Option<Launch>,
-    /// Whether the ranks' output stays without tags. With tags, lines can be chosen by rank; they are taken off when lines
-    /// are shown.
+    /// Whether the ranks' output stays without tags. With tags, lines can be chosen by rank; they are taken
+    /// off when lines are shown.
     pub untagged: bool,
-    /// Whether the pods meet the Pod Security Standard `restricted`. The user is the image's, which must not be root.
+    /// Whether the pods meet the Pod Security Standard `restricted`. The user is the image's, which must not
+    /// be root.
     pub restricted: bool,
     /// Environment of the Launcher, the Workers and their ranks.
     pub env: Vec<Variable>,
@@ -66,13 +67,13 @@ pub struct Request {
     pub queue: Option<String>,
     /// Priority class of the pods.
     pub priority: Option<String>,
-    /// Which pods to delete at the end: `None`, `Running`, `All`; if not given, `Running`, so that a job that has ended
-    /// holds nothing that others wait for.
+    /// Which pods to delete at the end: `None`, `Running`, `All`; if not given, `Running`, so that a job that
+    /// has ended holds nothing that others wait for.
     pub clean_pod_policy: Option<String>,
     /// The maximum run time of the Launcher, in seconds.
     pub deadline_seconds: Option<i64>,
-    /// The number of retries of a failed Launcher; 0 if not given, because most failures are the program's own and would
-    /// repeat.
+    /// The number of retries of a failed Launcher; 0 if not given, because most failures are the program's
+    /// own and would repeat.
     pub retries: Option<i32>,
     /// The time after its end at which the job is deleted, in seconds; it is kept if not given.
     pub ttl_seconds: Option<i32>,

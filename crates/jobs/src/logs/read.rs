@@ -305,6 +305,8 @@ impl Reader {
                 let cut = self.source.cut_of(&kept);
                 replay(kept, cut, self.lane).await;
             }
+            // A Launcher that is gone has no lines to lend, which is no fault of the Worker's log.
+            (None, Some(_)) if self.cut.lent.is_some() => {}
             (None, Some(error)) => self.failed(error).await,
             (None, None) => {}
         }
@@ -375,7 +377,7 @@ impl Reader {
             follow,
             previous: choice.previous,
             timestamps: true,
-            since_time: from.or_else(|| choice.since_when_resumed()),
+            since_time: from.or_else(|| choice.since_when_resumed()).map(whole_second),
             since_seconds: since.filter(|_| is_first),
             tail_lines: choice.tail.filter(|_| is_first),
             ..LogParams::default()
@@ -424,6 +426,13 @@ impl Reader {
         let what = format!("the log of {}", self.name);
         Stop::Failed(Error::BrokenStream { what, detail: error.to_string() })
     }
+}
+
+/// The second that a time is in: kube rounds the time of a request to the nearest second, which may be a later one, and
+/// lines that are sent again are dropped.
+fn whole_second(at: jiff::Timestamp) -> jiff::Timestamp {
+    let seconds = i64::try_from(at.as_nanosecond().div_euclid(1_000_000_000)).unwrap_or_default();
+    jiff::Timestamp::from_second(seconds).unwrap_or(at)
 }
 
 /// Passes kept lines through the filters of a choice.
@@ -480,5 +489,17 @@ async fn read_line(stream: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
         if whole {
             return Ok(true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_requested_from_a_time_that_is_not_rounded_up() {
+        let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
+        assert_eq!(whole_second(at("2026-01-01T00:00:18.999Z")), at("2026-01-01T00:00:18Z"));
+        assert_eq!(whole_second(at("2026-01-01T00:00:18Z")), at("2026-01-01T00:00:18Z"));
     }
 }
