@@ -269,11 +269,11 @@ pub struct Flags {
     /// Persistent volume claim and its mount path; repeatable
     #[arg(long, conflicts_with = "file", value_name = "CLAIM:PATH", value_parser = read_claim)]
     pub pvc: Vec<(String, String)>,
-    /// Environment variable with the value of a Secret's key; repeatable
-    #[arg(long, conflicts_with = "file", value_name = "NAME=SECRET:KEY", value_parser = read_key)]
+    /// Environment variable with the value of a Secret's key: NAME=SECRET:KEY; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "KEY", value_parser = read_key)]
     pub env_secret: Vec<(String, String, String)>,
-    /// Environment variable with the value of a ConfigMap's key; repeatable
-    #[arg(long, conflicts_with = "file", value_name = "NAME=MAP:KEY", value_parser = read_key)]
+    /// Environment variable with the value of a ConfigMap's key: NAME=MAP:KEY; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "KEY", value_parser = read_key)]
     pub env_config_map: Vec<(String, String, String)>,
     /// Volume and its mount path, after those of --pvc: pvc/NAME[/FOLDER]:PATH[:ro],
     /// secret/NAME:PATH, configmap/NAME:PATH, scratch[/SIZE]:PATH, memory[/SIZE]:PATH (as for
@@ -283,11 +283,11 @@ pub struct Flags {
     /// Limit of any resource per Worker, e.g. amd.com/gpu=2; repeatable
     #[arg(long, conflicts_with = "file", value_name = "RESOURCE=AMOUNT", value_parser = read_pair)]
     pub limit: Vec<(String, String)>,
-    /// Label that nodes must have; repeatable
-    #[arg(long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
+    /// Label that nodes must have: NAME=VALUE; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "LABEL", value_parser = read_pair)]
     pub node_selector: Vec<(String, String)>,
-    /// Taint that the pods tolerate; repeatable
-    #[arg(long, conflicts_with = "file", value_name = "KEY[=VALUE][:EFFECT]", value_parser = read_toleration)]
+    /// Taint that the pods tolerate: KEY[=VALUE][:EFFECT]; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "TAINT", value_parser = read_toleration)]
     pub toleration: Vec<Toleration>,
     /// Label; repeatable
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]

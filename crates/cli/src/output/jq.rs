@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(error("group_by(.x)"), "cannot use {\"items\":[{... as array");
         assert_eq!(error(".items - .items[0]"), "cannot calculate [{\"env\":{\"n... - {\"env\":{\"na...");
         assert_eq!(error(".items[0].env.value | .name"), "cannot index \"sec\\\"ret}\" with \"name\"");
-        assert_eq!(error(".items | ltrimstr(1) | .name"), "cannot index [{\"env\":{\"n... with \"name\"");
-        assert_eq!(error("error(\"no job \\\"a long name\\\"\")"), "no job \"a long name\"");
+        assert_eq!(error(".items | .name"), "cannot index [{\"env\":{\"n... with \"name\"");
+        assert_eq!(error("error(\"no job \\\"a long name\\\"\")"), "\"no job \\\"a long name\\\"\"");
     }
 }

@@ -139,7 +139,8 @@ impl Surroundings {
     }
 }
 
-/// What the flags leave to the cluster: a local one sees this machine's files, and a namespace may enforce `restricted`.
+/// What the flags leave to the cluster: a local one sees this machine's files, and a namespace may enforce
+/// `restricted`.
 async fn surroundings(console: &Console, connection: &Connection, create: &Create) -> Surroundings {
     let flags = Surroundings::of_flags(create);
     let here = connection.local.as_ref().and_then(|_| own_program(console, create));

@@ -30,6 +30,11 @@ const ELSEWHERE: &[(&str, u64, &str)] = &[
     ),
     ("training runtimes", 0, "this API server has no TrainJobs; a story lists runtimes"),
     ("training runtimes", 4, "the same"),
+    (
+        "training wait",
+        5,
+        "a refusal of the API server counts after minutes; unit tests of jobs::progress let them pass",
+    ),
     ("training port-forward", 0, "it runs until it is interrupted, and a pod is needed that listens"),
 ];
 /// Commands that other tests run with real processes; only their answers to invalid usage have rows.

@@ -38,7 +38,10 @@ impl Proxy {
 
     /// Takes what was asked since the last call.
     fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+        // A command may open several connections.
+        let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
+        asked.dedup();
+        asked
     }
 }
 
@@ -208,7 +211,9 @@ fn another_clusters_authority_is_named() {
     other.run("local up").ends(0);
     let field = |home: &Home| {
         let own = std::fs::read_to_string(home.state().join("kubeconfig")).unwrap();
-        own.lines().find(|line| line.contains("certificate-authority-data")).unwrap().trim().to_owned()
+        // The text stands in the line below.
+        let mut lines = own.lines().skip_while(|line| !line.contains("certificate-authority-data"));
+        lines.nth(1).unwrap().trim().to_owned()
     };
     let own = std::fs::read_to_string(home.state().join("kubeconfig")).unwrap();
     let mixed = home.file("mixed", &own.replace(&field(&home), &field(&other)));
