@@ -113,7 +113,8 @@ async fn read_failed_run(
     let run = match failed {
         Some(failed) if seen.lost_node(&pod).is_none() => {
             let Ok(_turn) = context.logs.try_acquire() else { return Logs::Wait(TURN_WAIT) };
-            read_run(context, pod, &failed, job.launcher.restart_policy != "Never").await
+            let is_restarted = job.launcher.restart_policy != "Never" && !has_ended(&pod);
+            read_run(context, pod, &failed, is_restarted).await
         }
         _ => LauncherRun { pod, ..LauncherRun::default() },
     };
@@ -141,6 +142,12 @@ pub(crate) async fn read_run(
         Some(log) => with_log(source.pod, &log),
         None => latest,
     }
+}
+
+/// Whether no container of the pod runs again.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// Whether the log of a container's previous run is that of this run, and not of the one before it.

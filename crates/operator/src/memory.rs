@@ -16,9 +16,8 @@ use plan::{
     Annotations, ChildKind, LauncherRun, ObservedState, OutputSeen, PodGroup, Target, ValidJob, is_disrupted,
 };
 
-use crate::owned::controller_of;
+use crate::owned::{controller_of, owner_by};
 use crate::status::StatusMemory;
-use crate::watch::owner_by;
 
 /// How long a watch may lag behind a create before the object counts as deleted, and behind a delete before it is sent again.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
@@ -443,6 +442,7 @@ mod tests {
             serde_json::from_value(json!({
                 "metadata": { "name": name, "namespace": "team", "ownerReferences": owners,
                     "labels": { LABEL_JOB_NAME: "pi", LABEL_JOB_ROLE: "launcher" } },
+                "spec": { "containers": [{ "name": "mpi" }] },
                 "status": { "containerStatuses": [{ "name": "mpi", "image": "", "imageID": "", "ready": false,
                     "restartCount": 0, "state": ended }] },
             }))

@@ -23,3 +23,8 @@ pub(crate) fn is_left_behind<K: Resource>(child: &K, kind: &str, name: &str, uid
 pub(crate) fn version<K: Resource>(object: &K) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
+
+/// Namespace and name of the job that a label names.
+pub(crate) fn owner_by<K: Resource>(child: &K, label: &str) -> Option<(String, String)> {
+    Some((child.namespace()?, child.labels().get(label)?.clone()))
+}

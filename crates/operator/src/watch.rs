@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 use crate::health::Health;
 use crate::memory::Memory;
+use crate::owned::owner_by;
 use crate::pod_groups;
 use crate::slim::{Slim, unwrapped};
 
@@ -280,11 +281,6 @@ impl PodIndex {
         // A panic elsewhere leaves at most a superfluous name.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Namespace and name of the job that a label names.
-pub(crate) fn owner_by<K: Resource>(child: &K, label: &str) -> Option<(String, String)> {
-    Some((child.namespace()?, child.labels().get(label)?.clone()))
 }
 
 /// Logs the failure of a watch, which recovers by itself.

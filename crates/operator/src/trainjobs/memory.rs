@@ -11,8 +11,7 @@ use plan::LauncherRun;
 use plan::kept::Pod;
 
 use crate::memory::RunId;
-use crate::owned::{controller_of, version};
-use crate::watch::owner_by;
+use crate::owned::{controller_of, owner_by, version};
 
 /// Once there are more entries than twice the number of jobs plus this many, some belong to deleted jobs.
 const SPARE_ENTRIES: usize = 64;

@@ -16,8 +16,9 @@ use plan::kept::{Job, Pod};
 use serde::de::DeserializeOwned;
 
 use super::memory::TrainMemory;
+use crate::owned::owner_by;
 use crate::slim::{Slim, unwrapped};
-use crate::watch::{LAST_APPLIED, PAGE, PodIndex, logged, owner_by, scoped};
+use crate::watch::{LAST_APPLIED, PAGE, PodIndex, logged, scoped};
 
 /// The stores of the watches.
 pub(super) struct Stores {

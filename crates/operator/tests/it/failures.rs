@@ -576,13 +576,12 @@ async fn a_job_that_is_deleted_and_created_again_waits_for_the_first_ones_pods_a
     let stage = Stage::new().await;
     let _operator = stage.operate();
     stage.submit(&job("pi", 2, json!({}))).await;
-    let first = stage.bring_up("pi", 2).await;
+    stage.bring_up("pi", 2).await;
     // Nothing collects garbage here: what the first job owns stays until the test removes it.
     stage.api::<MPIJob>().delete("pi", &DeleteParams::background()).await.unwrap();
     stage.until_gone::<MPIJob>("pi").await;
     stage.submit(&job("pi", 2, json!({}))).await;
     stage.until_event("pi", "DeletedJobTerminating").await;
-    let _ = first;
     let pods = stage.names::<Pod>().await;
     // A Worker of the first job fails as it ends, which says nothing about the second.
     stage.set_pod("pi-worker-1", ended("main", "Failed", 143)).await;
