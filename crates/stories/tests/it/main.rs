@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]
 
+mod as_on_a_cluster;
 mod bad_input;
 mod clean_up;
 mod command_line;
