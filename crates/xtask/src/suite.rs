@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use crate::steps::{self, Stop};
 
 /// The pieces that run longest, in the order in which they start: what starts last should end soon.
-const LONGEST: [&str; 9] = [
+const LONGEST: [&str; 8] = [
     "stories it",
-    "lints",
     "service it",
     "dashboard in a browser",
     "operator it",
@@ -26,8 +25,10 @@ const LONGEST: [&str; 9] = [
     "launch it",
     "cluster it",
 ];
-/// How many pieces run at once. One of them waits for most of its time.
-const AT_ONCE: usize = 3;
+/// How many pieces run at once, beside those that leave the processor to others.
+const AT_ONCE: usize = 2;
+/// The pieces beside which none runs but a patient one: several clusters with MPI at once keep all cores busy.
+const ALONE: [&str; 1] = ["stories it"];
 /// The packages whose tests wait most of their time, for pods and for MPI: half as many again run at once as there are
 /// cores.
 const WAITING: [&str; 1] = ["stories"];
@@ -45,12 +46,21 @@ pub struct Piece {
     /// A test binary has its package and its own name, e.g. `service it`.
     name: String,
     command: Command,
+    /// Whether it leaves the processor to others, so that it does not count among those that run at once.
+    is_patient: bool,
 }
 
 impl Piece {
     /// Anything but a test binary.
     pub fn new(name: &str, command: Command) -> Piece {
-        Piece { name: name.to_owned(), command }
+        Piece { name: name.to_owned(), command, is_patient: false }
+    }
+
+    /// The same with the processor time that others leave.
+    pub fn patient(name: &str, command: &Command) -> Piece {
+        let mut patient = Command::new("nice");
+        patient.arg("-n19").arg(command.get_program()).args(command.get_args());
+        Piece { is_patient: true, ..Piece::new(name, patient) }
     }
 }
 
@@ -76,9 +86,7 @@ pub fn run(pieces: Vec<Piece>) -> Result<(), Stop> {
     let mut pool = Pool { waiting: in_order(pieces), running: Vec::new(), ended: Vec::new(), outputs };
     let mut printed = Instant::now();
     while !(pool.waiting.is_empty() && pool.running.is_empty()) {
-        while pool.running.len() < AT_ONCE
-            && let Some(piece) = pool.waiting.pop_front()
-        {
+        while let Some(piece) = pool.next() {
             pool.start(piece)?;
         }
         std::thread::sleep(LOOK);
@@ -131,7 +139,7 @@ fn binary(line: &str) -> Option<Piece> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         command.env(THREADS, (cores + cores / 2).to_string());
     }
-    Some(Piece { name: format!("{package} {name}"), command })
+    Some(Piece::new(&format!("{package} {name}"), command))
 }
 
 /// Numbers pieces of the same name, so that each has an output of its own: a package may have a program that is named
@@ -154,6 +162,7 @@ fn in_order(mut pieces: Vec<Piece>) -> VecDeque<Piece> {
 /// A piece that runs.
 struct Running {
     name: String,
+    is_patient: bool,
     child: Child,
     began: Instant,
     output: PathBuf,
@@ -174,13 +183,25 @@ struct Pool {
 }
 
 impl Pool {
-    fn start(&mut self, Piece { name, mut command }: Piece) -> Result<(), Stop> {
+    /// The next piece that may run beside those that do.
+    fn next(&mut self) -> Option<Piece> {
+        let busy: Vec<&str> =
+            self.running.iter().filter(|running| !running.is_patient).map(|running| &*running.name).collect();
+        let is_free = busy.len() < AT_ONCE && !busy.iter().any(|name| ALONE.contains(name));
+        let may = |piece: &Piece| {
+            piece.is_patient || (is_free && (busy.is_empty() || !ALONE.contains(&piece.name.as_str())))
+        };
+        let at = self.waiting.iter().position(may)?;
+        self.waiting.remove(at)
+    }
+
+    fn start(&mut self, Piece { name, mut command, is_patient }: Piece) -> Result<(), Stop> {
         let output = self.outputs.join(format!("{}.txt", name.replace([' ', '/', '(', ')'], "-")));
         let file = File::create(&output).map_err(|error| Stop::io(&output, &error))?;
         let errors = file.try_clone().map_err(|error| Stop::io(&output, &error))?;
         let child = command.stdin(Stdio::null()).stdout(file).stderr(errors).spawn();
         let child = child.map_err(|error| Stop::plain(format!("{name} could not be started: {error}")))?;
-        self.running.push(Running { name, child, began: Instant::now(), output });
+        self.running.push(Running { name, is_patient, child, began: Instant::now(), output });
         Ok(())
     }
     /// Reports the pieces that have ended, and kills one that exceeds the limit. Returns whether one has ended.
@@ -280,6 +301,25 @@ mod tests {
         assert_eq!(found.command.get_current_dir(), Some(Path::new("/crates/controller-runtime")));
         let words: Vec<_> = found.command.get_args().collect();
         assert_eq!(words, ["--default-signal", "/deps/controller_runtime-0a1b", "--exact"]);
+    }
+
+    #[test]
+    fn stories_run_beside_nothing_but_patient_pieces() {
+        let piece = |name: &str| Piece::new(name, Command::new("true"));
+        let waiting = VecDeque::from(vec![
+            piece("stories it"),
+            piece("service it"),
+            Piece::patient("lints", &Command::new("true")),
+        ]);
+        let mut pool = Pool { waiting, running: vec![], ended: vec![], outputs: std::env::temp_dir() };
+        let mut started = Vec::new();
+        while let Some(piece) = pool.next() {
+            started.push(piece.name.clone());
+            pool.start(piece).ok().unwrap();
+        }
+        pool.running.iter_mut().for_each(|running| drop(running.child.wait()));
+        assert_eq!(started, ["stories it", "lints"]);
+        assert_eq!(pool.waiting.len(), 1);
     }
 
     #[test]

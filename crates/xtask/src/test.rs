@@ -59,10 +59,11 @@ fn environments() -> Result<[PathBuf; 5], Stop> {
     })
 }
 
-/// What `test` runs beside the Rust tests, each in a process of its own. `lints` compiles, and leaves the processor to
-/// tests while they need it.
+/// The part that compiles. It leaves the processor to tests while they need it.
+const LINTS: &str = "lints";
+/// What `test` runs beside the Rust tests, each in a process of its own.
 const PARTS: [(&str, &str); 5] = [
-    ("lints", "lints"),
+    (LINTS, "lints"),
     ("dashboard", "dashboard"),
     ("browser", "dashboard in a browser"),
     ("sdk", "sdk"),
@@ -89,7 +90,11 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
         command.env("ODH_STORY_MODES", &record);
     })?;
     for (part, name) in PARTS.iter().filter(|_| all) {
-        pieces.push(suite::Piece::new(name, own(&["part", part], *part == "lints")?));
+        let command = own(&["part", part])?;
+        pieces.push(match *part {
+            LINTS => suite::Piece::patient(name, &command),
+            _ => suite::Piece::new(name, command),
+        });
     }
     let outcome = suite::run(pieces);
     let modes = report_modes(&fs::read_to_string(&record).unwrap_or_default(), all);
@@ -112,7 +117,7 @@ pub fn part(name: &str) -> Result<(), Stop> {
     let odh = build::built(Profile::Tests);
     let examples = environment::examples()?;
     match name {
-        "lints" => check::lints(),
+        LINTS => check::lints(),
         "dashboard" => dashboard::check(),
         "browser" => dashboard::in_a_browser(&odh, &examples, &environment::tools()?.join("bin/kubectl")),
         "sdk" => {
@@ -124,11 +129,11 @@ pub fn part(name: &str) -> Result<(), Stop> {
     }
 }
 
-/// A command that runs this program, with the processor time that others leave if it is `patient`.
-fn own(words: &[&str], patient: bool) -> Result<Command, Stop> {
+/// A command that runs this program.
+fn own(words: &[&str]) -> Result<Command, Stop> {
     let this = std::env::current_exe().map_err(|error| Stop::plain(format!("own program: {error}")))?;
-    let mut command = Command::new(if patient { "nice".into() } else { this.clone() });
-    command.args(patient.then_some("-n19")).args(patient.then_some(&this)).args(words);
+    let mut command = Command::new(this);
+    command.args(words);
     Ok(command)
 }
 
