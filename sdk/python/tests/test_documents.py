@@ -45,7 +45,7 @@ def test_the_programs_of_the_guide_run(
     program = tmp_path / "program.py"
     program.write_text(programs(REPOSITORY / "docs/guides/sdk.md"))
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(program)],
+        [sys.executable, "-W", "error", "-W", "ignore::openshift_ai.training.JobWarning", str(program)],
         cwd=tmp_path,
         capture_output=True,
         text=True,

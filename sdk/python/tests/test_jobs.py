@@ -59,8 +59,9 @@ def test_a_job_passes_through_its_phases_and_its_output_is_read(client: MPIJobCl
     assert all(line.pod.startswith("pi-launcher") and line.written for line in lines)
     assert job.get_logs(grep="rank 1") == "I am rank 1"
     assert job.get_logs(launcher=True, tail=1) in lines
-    assert "odh-launch" in job.get_logs(worker=0)
-    assert {line.pod for line in job.logs(all=True)} >= {"pi-worker-0", "pi-worker-1"}
+    assert job.get_logs(worker=0) == "I am rank 0"
+    assert "odh-launch" in "\n".join(job.logs(worker=0, agents=True))
+    assert {line.pod for line in job.logs(all=True, agents=True)} >= {"pi-worker-0", "pi-worker-1"}
     assert "Scheduled" in {event.reason for event in job.events()}
     details = job.details()
     assert details.row_status.key == status.key

@@ -151,7 +151,7 @@ def test_errors_have_the_exit_codes_of_the_command_line(client: MPIJobClient) ->
 
 def run_script(script: Path, cluster: Cluster, namespace: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", str(script), *words],
+        [sys.executable, "-W", "error", "-W", "ignore::openshift_ai.training.JobWarning", str(script), *words],
         env={
             **os.environ,
             "ODH_TRAINING_URL": cluster.url,

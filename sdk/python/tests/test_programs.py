@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 def run(program: Path, cluster: Cluster, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", str(program)],
+        [sys.executable, "-W", "error", "-W", "ignore::openshift_ai.training.JobWarning", str(program)],
         env={**os.environ, "ODH_HOME": str(cluster.home), **variables},
         cwd=cwd,
         capture_output=True,

@@ -30,8 +30,8 @@ from openshift_ai.training import (
     SecretVolume,
     Toleration,
     WorkerSpec,
+    _code,
 )
-from openshift_ai.training import _code
 from openshift_ai.training import _models as models
 from openshift_ai.training._checks import STARTERS, faults
 from openshift_ai.training._request import body
@@ -430,8 +430,7 @@ def test_a_folder_runs_on_every_rank_and_ranks_of_a_worker_share_it(client: MPIJ
 if True:
 
     def indented() -> str:
-        """Has texts that begin at the margin.
-        """
+        """Has texts that begin at the margin."""
         table = """
 first
   second
@@ -441,7 +440,7 @@ first
 {number}
 at the margin {"a"}
 """
-# A comment at the margin.
+        # A comment at the margin.
         return table + shown
 
 

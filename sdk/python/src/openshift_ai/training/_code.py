@@ -97,7 +97,9 @@ def _function(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[s
     try:
         source = _at_margin(block)
     except (tokenize.TokenError, SyntaxError) as error:
-        raise _refuse(f"is a function whose source cannot be read: {error}", "define it in a file of its own") from error
+        raise _refuse(
+            f"is a function whose source cannot be read: {error}", "define it in a file of its own"
+        ) from error
     if function.__closure__:
         names = ", ".join(function.__code__.co_freevars)
         raise _refuse(f"is a function that uses {names} of what is around it", "pass them in code_arguments")
@@ -120,10 +122,7 @@ def _at_margin(source: str) -> str:
     # Inside a block, the tokenizer accepts the indentation.
     tokens = tokenize.generate_tokens(io.StringIO("if True:\n" + source).readline)
     inside = {
-        line - 1
-        for token in tokens
-        if token.type in _TEXTS
-        for line in range(token.start[0] + 1, token.end[0] + 1)
+        line - 1 for token in tokens if token.type in _TEXTS for line in range(token.start[0] + 1, token.end[0] + 1)
     }
     return "".join(
         line if number in inside else line[min(margin, len(line) - len(line.lstrip(" \t"))) :]

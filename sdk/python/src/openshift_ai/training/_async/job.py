@@ -404,7 +404,7 @@ class AsyncMPIJob:
 
     async def _output(self) -> dict[str, list[str]]:
         pods: dict[str, list[str]] = {}
-        async for line in self.logs(all=True):
+        async for line in self.logs(all=True, agents=True):
             pods.setdefault(line.pod, []).append(line)
         return pods
 

@@ -403,7 +403,7 @@ class MPIJob:
 
     def _output(self) -> dict[str, list[str]]:
         pods: dict[str, list[str]] = {}
-        for line in self.logs(all=True):
+        for line in self.logs(all=True, agents=True):
             pods.setdefault(line.pod, []).append(line)
         return pods
 
