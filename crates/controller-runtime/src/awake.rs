@@ -29,7 +29,7 @@ impl Default for Awake {
 }
 
 impl Awake {
-    /// Returns since when the process has not been paused. Every call is a beat too, so that whoever runs first after a pause
+    /// Returns since when the process has not been paused. Every call is a beat too, so that the first caller after a pause
     /// notices it.
     pub fn since(&self, now: Instant) -> Instant {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,8 +32,8 @@ const IMPLAUSIBLE: i32 = 60;
 const CONTRADICTED: i32 = 50;
 /// The penalty for Kubernetes' messages in a launcher's output.
 const OUT_OF_PLACE: i32 = 15;
-/// If this share of lines (nine of ten) carries a tag, and all of the launcher's messages, a log tool added the tags, and they
-/// mean nothing.
+/// If this share of lines (nine of ten) carries a tag, and all of the launcher's messages, a log tool added
+/// the tags, and they mean nothing.
 const TAGGED_SHARE: usize = 10;
 
 /// A finding with its score.

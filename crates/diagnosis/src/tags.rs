@@ -1,11 +1,12 @@
 //! Takes the tags off that MPI launchers put before the lines of their ranks. Pure.
 //!
-//! `[1,3]<stdout>:` is Open MPI 4's (`--tag-output`), `[1,3]<stdout>: ` or `[prterun-node-7@1,3]<stdout>: ` Open MPI 5's, and
-//! `[3] ` that of MPICH and Intel MPI (`-prepend-rank`, `-l`). Only the tag is taken off: the rest is what the rank wrote,
-//! with its indentation.
+//! `[1,3]<stdout>:` is Open MPI 4's (`--tag-output`), `[1,3]<stdout>: ` or `[prterun-node-7@1,3]<stdout>: `
+//! Open MPI 5's, and `[3] ` that of MPICH and Intel MPI (`-prepend-rank`, `-l`). Only the tag is taken off:
+//! the rest is what the rank wrote, with its indentation.
 //!
-//! Open MPI 4 tags what it reads, not lines: it begins again within a long line, and between two ranks neither of which has
-//! ended its line. What a rank has not ended is held until the rest of it comes, so that each line is whole again.
+//! Open MPI 4 tags what it reads, not lines: it begins again within a long line, and between two ranks
+//! neither of which has ended its line. What a rank has not ended is held until the rest of it comes, so that
+//! each line is whole again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -93,8 +94,8 @@ impl Tags {
         held.into()
     }
 
-    /// Open MPI 5 puts a space between tag and text; Open MPI 4 does not, and writes mostly the same tags. Until a text
-    /// without a space shows which it is, indentation counts as even.
+    /// Open MPI 5 puts a space between tag and text; Open MPI 4 does not, and writes mostly the same tags.
+    /// Until a text without a space shows which it is, indentation counts as even.
     fn without_space<'a>(&mut self, text: &'a str, is_of_5: bool) -> &'a str {
         let is_odd = (text.len() - text.trim_start_matches(' ').len()) % 2 == 1;
         match text.strip_prefix(' ') {
@@ -136,8 +137,8 @@ fn up_to_next(text: &str) -> (&str, Option<Tag<'_>>) {
     (text, None)
 }
 
-/// Reads a line that begins with `[3] `. The tag is written again where the rank had not ended its line; that is certain
-/// only before a rewrite of the line, and at its end.
+/// Reads a line that begins with `[3] `. The tag is written again where the rank had not ended its line; that
+/// is certain only before a rewrite of the line, and at its end.
 fn bare(line: &str) -> Option<(u32, Cow<'_, str>)> {
     let (inside, after) = line.strip_prefix('[')?.split_once(']')?;
     let rank = number(inside)?;

@@ -107,8 +107,7 @@ pub(crate) fn starts_ranks(job: &ValidJob) -> Option<bool> {
     let words = launcher_words(job);
     let names: Vec<&str> = words.iter().map(|word| word.rsplit('/').next().unwrap_or(word)).collect();
     let is_script = |name: &&str| name.contains(".sh") || SHELLS.contains(name) || name.ends_with("run");
-    if names.iter().any(|name| STARTERS.contains(name) || name.contains("mpirun") || name.contains("mpiexec"))
-    {
+    if names.iter().any(|name| is_starter(name) || name.contains("mpirun") || name.contains("mpiexec")) {
         return Some(true);
     }
     (!names.is_empty() && !names.iter().any(is_script)).then_some(false)

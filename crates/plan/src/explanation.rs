@@ -320,7 +320,7 @@ fn elsewhere(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explana
         actor: Actor::Administrator,
         advice: Some(
             format!(
-                "Look at what that controller reports, or ask whoever runs it. To have this operator run the job, create it \
+                "Look at what that controller reports, or ask its administrator. To have this operator run the job, create it \
                  without runPolicy.managedBy or with {:?}.",
                 api::MANAGED_BY_US
             )

@@ -1,6 +1,7 @@
 //! The programs that start the ranks of a job, and those of their options that differ between MPIs. Pure.
 //!
-//! Measured with Open MPI 4.1 and 5.0, MPICH 5.0 and Intel MPI 2021.18: neither knows an option of the other family.
+//! Measured with Open MPI 4.1 and 5.0, MPICH 5.0 and Intel MPI 2021.18: neither knows an option of the other
+//! family.
 
 use crate::Implementation;
 

@@ -11,12 +11,15 @@ use crate::lock;
 /// The most names that are remembered; CoreDNS's default is about the same. Beyond it, names are looked up again.
 const MOST_NAMES: usize = 10_000;
 
+/// The records that a negative answer has beside it, if any, and until when it holds.
+type Negative = (Option<Vec<Record>>, Instant);
+
 /// The names that did not exist, each for the same time.
 #[derive(Debug)]
 pub struct Negatives {
     for_time: Duration,
     /// The answer, and until when it holds.
-    known: Mutex<HashMap<(String, Wanted), (Option<Vec<Record>>, Instant)>>,
+    known: Mutex<HashMap<(String, Wanted), Negative>>,
 }
 
 impl Negatives {

@@ -1,4 +1,5 @@
-//! The request that a specification of the contract makes, and what is wrong with values that a request cannot have.
+//! The request that a specification of the contract makes, and what is wrong with values that a request
+//! cannot have.
 
 use std::collections::BTreeMap;
 
