@@ -36,6 +36,8 @@ const WAITING: [&str; 1] = ["stories"];
 const THREADS: &str = "RUST_TEST_THREADS";
 /// How long a piece may run. The longest takes some eight minutes on two cores.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// The same for a piece that leaves the processor to others: it may make no progress until they have ended.
+const PATIENT_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// How often the scheduler looks whether a piece has ended.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long nothing is printed before a line reports what still runs.
@@ -168,6 +170,12 @@ struct Running {
     output: PathBuf,
 }
 
+impl Running {
+    fn limit(&self) -> Duration {
+        if self.is_patient { PATIENT_LIMIT } else { LIMIT }
+    }
+}
+
 /// A piece that has ended.
 struct Ended {
     name: String,
@@ -210,7 +218,7 @@ impl Pool {
         let before = self.ended.len();
         for mut running in self.running.drain(..) {
             let took = running.began.elapsed();
-            let too_long = took > LIMIT;
+            let too_long = took > running.limit();
             if too_long {
                 // One that ends at this moment cannot be killed, and need not be.
                 let _ = running.child.kill();
@@ -256,7 +264,7 @@ fn report(running: &Running, took: Duration, passed: bool, too_long: bool) {
         steps::say(&text);
     }
     if too_long {
-        steps::say(&format!("{} was ended after {} s", running.name, LIMIT.as_secs()));
+        steps::say(&format!("{} was ended after {} s", running.name, running.limit().as_secs()));
     }
     let result = text.lines().rev().find(|line| line.starts_with("test result: "));
     steps::say(&format!(

@@ -85,7 +85,7 @@ pub fn python(request: &Request) -> String {
 /// The argument that a word alone can stand for.
 const IMPLEMENTATION: &str = "implementation";
 
-/// What a request says of MPI, apart from its defaults.
+/// The MPI settings of a request, without its defaults.
 fn mpi(request: &Request) -> Vec<(&'static str, Value)> {
     let fields = [
         (IMPLEMENTATION, (request.mpi != Mpi::OpenMpi).then(|| request.mpi.name().into())),
