@@ -13,7 +13,7 @@ use kube::Client;
 use kube::api::{Api, LogParams};
 
 use super::line::take_line;
-use super::resume::split;
+use super::resume::{split, whole_second};
 use super::{LEADING, ROLES, Target, Which};
 use crate::describe::PodView;
 use crate::{Attempt, Error, Kind};
@@ -27,7 +27,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Opens a container's output: from a time on, and as long as the container writes.
+    /// Opens a container's output: from the second that a time is in, and as long as the container writes.
     ///
     /// # Errors
     /// If the server refuses, or the pod is gone.
@@ -40,7 +40,7 @@ impl Raw {
             container: Some(container.to_owned()),
             follow: true,
             timestamps: true,
-            since_time: since,
+            since_time: since.map(whole_second),
             ..LogParams::default()
         };
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);

@@ -16,7 +16,7 @@ use super::kept::Kept;
 use super::level::Levels;
 use super::line::take_line;
 use super::ranks::{Ranks, no_line_of};
-use super::resume::{Novelty, Resume, Run, split};
+use super::resume::{Novelty, Resume, Run, split, whole_second};
 use super::sieve::Sieve;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
 use crate::part::speaking_container;
@@ -428,13 +428,6 @@ impl Reader {
     }
 }
 
-/// The second that a time is in: kube rounds the time of a request to the nearest second, which may be a later one, and
-/// lines that are sent again are dropped.
-fn whole_second(at: jiff::Timestamp) -> jiff::Timestamp {
-    let seconds = i64::try_from(at.as_nanosecond().div_euclid(1_000_000_000)).unwrap_or_default();
-    jiff::Timestamp::from_second(seconds).unwrap_or(at)
-}
-
 /// Passes kept lines through the filters of a choice.
 pub(super) async fn replay(kept: Kept, mut cut: Cut, lane: Lane) {
     let Kept { part: _, pod: _, mut lines } = kept;
@@ -489,17 +482,5 @@ async fn read_line(stream: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
         if whole {
             return Ok(true);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_is_requested_from_a_time_that_is_not_rounded_up() {
-        let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
-        assert_eq!(whole_second(at("2026-01-01T00:00:18.999Z")), at("2026-01-01T00:00:18Z"));
-        assert_eq!(whole_second(at("2026-01-01T00:00:18Z")), at("2026-01-01T00:00:18Z"));
     }
 }

@@ -163,6 +163,13 @@ impl Resume {
     }
 }
 
+/// The second that a time is in: kube rounds the time of a request to the nearest second, which may be a later one, and
+/// lines that are sent again are dropped.
+pub fn whole_second(at: Timestamp) -> Timestamp {
+    let seconds = i64::try_from(at.as_nanosecond().div_euclid(1_000_000_000)).unwrap_or_default();
+    Timestamp::from_second(seconds).unwrap_or(at)
+}
+
 /// Splits a line into time and text; the server puts the time before the line, separated by one space.
 pub fn split(line: &str) -> (Option<Timestamp>, &str) {
     match line.split_once(' ') {
@@ -180,6 +187,13 @@ mod tests {
 
     fn at(nanoseconds: i128) -> Timestamp {
         Timestamp::from_nanosecond(nanoseconds).unwrap()
+    }
+
+    #[test]
+    fn a_log_is_requested_from_a_time_that_is_not_rounded_up() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert_eq!(whole_second(at("2026-01-01T00:00:18.999Z")), at("2026-01-01T00:00:18Z"));
+        assert_eq!(whole_second(at("2026-01-01T00:00:18Z")), at("2026-01-01T00:00:18Z"));
     }
 
     fn worker(created: i64, uid: &str) -> Run {
