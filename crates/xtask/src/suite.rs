@@ -317,7 +317,7 @@ mod tests {
         let waiting = VecDeque::from(vec![
             piece("stories it"),
             piece("service it"),
-            Piece::patient("lints", &Command::new("true")),
+            Piece { is_patient: true, ..piece("lints") },
         ]);
         let mut pool = Pool { waiting, running: vec![], ended: vec![], outputs: std::env::temp_dir() };
         let mut started = Vec::new();
