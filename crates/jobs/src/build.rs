@@ -1,12 +1,17 @@
-//! Builds an MPIJob from the values that describe it, as flags, forms and programs supply them; [`trainjob`]
-//! builds a TrainJob.
+//! Builds a job from the values that describe it, as flags, forms and programs supply them: [`build`] an
+//! MPIJob, [`trainjob`] a TrainJob, [`replicas`] the kinds of the Training Operator, [`manifest`] any of them.
 //!
-//! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was
+//! The input is a [`Request`]. The output is a job as one would write it by hand, with only what was
 //! requested and the defaults below, or all faults of the request at once. The same request gives the same
 //! job in every interface, and nothing in it depends on the defaults of the operator that reconciles it.
+//! [`read`] goes the other way, and [`edit`] changes a manifest that a person wrote.
 
+mod edit;
 mod faults;
+mod fields;
 mod pod;
+mod read;
+mod replicas;
 mod request;
 pub mod trainjob;
 
@@ -23,11 +28,16 @@ use plan::starts_ranks;
 pub use plan::{Implementation as Mpi, Launch};
 use semantics::NVIDIA_GPU;
 
-use crate::kind::LABEL_QUEUE;
-use crate::{Error, Fault};
+use serde_json::Value;
 
+use crate::kind::LABEL_QUEUE;
+use crate::{Error, Fault, Kind};
+
+pub use edit::edit;
 pub use faults::is_quantity;
+pub use fields::{from_fields, to_fields};
 use pod::{resources, some_map, template, text_var};
+pub use read::{read, read_mpijob};
 pub use request::{Failures, Mount, Part, Placement, Request, Source, Variable, VariableValue};
 
 /// What a request that does not say it means for the pods of a job that has ended.
@@ -47,29 +57,47 @@ pub const LAUNCHER_CREATION: &str = "WaitForWorkersReady";
 /// # Errors
 /// [`Error::Invalid`] with every fault visible in the request itself; the paths are the names of its fields.
 pub fn build(request: &Request) -> Result<MPIJob, Error> {
-    let faults: Vec<Fault> =
-        faults::without_image(request).into_iter().chain(faults::faults(request)).collect();
+    let faults = faults(request);
     if !faults.is_empty() {
         return Err(Error::Invalid { faults });
     }
     Ok(assemble(request))
 }
 
-/// The job that a form begins with: every default, and empty what a person has to fill in.
-pub fn blank() -> MPIJob {
-    assemble(&Request { workers: 2, ..Request::default() })
+/// The manifest of the job that the request describes, of any kind, whatever is wrong with it.
+pub fn manifest(request: &Request) -> Value {
+    let job = match request.kind {
+        Kind::MpiJob => serde_json::to_value(assemble(request)),
+        Kind::TrainJob => serde_json::to_value(trainjob::assemble(request)),
+        Kind::PyTorchJob | Kind::TfJob => return replicas::assemble(request),
+    };
+    // What is made of texts and numbers can always be written.
+    job.unwrap_or_default()
+}
+
+/// Everything that is wrong with a request, of any kind, as far as the request itself shows it.
+pub fn faults(request: &Request) -> Vec<Fault> {
+    match request.kind {
+        Kind::MpiJob => faults::without_image(request).into_iter().chain(faults::faults(request)).collect(),
+        Kind::TrainJob => trainjob::faults(request),
+        Kind::PyTorchJob | Kind::TfJob => replicas::faults(request),
+    }
+}
+
+/// What a form begins with: empty what a person has to fill in.
+pub fn blank(kind: Kind) -> Request {
+    Request { kind, workers: 2, ..Request::default() }
 }
 
 fn assemble(request: &Request) -> MPIJob {
-    let slots = request.slots.unwrap_or_else(|| gpus(request).max(1));
     let replicas = BTreeMap::from([
         (
             LAUNCHER.to_owned(),
             Box::new(ReplicaSpec {
                 replicas: Some(1),
-                template: template(request, &request.launcher, launcher(request, slots)),
+                template: template(request, &request.launcher, launcher(request)),
                 // With OnFailure, Kubernetes deletes the pod and its output when the Job gives up.
-                restart_policy: Some("Never".to_owned()),
+                restart_policy: request.launcher.restart_policy.clone().or_else(|| Some("Never".to_owned())),
             }),
         ),
         (
@@ -77,12 +105,12 @@ fn assemble(request: &Request) -> MPIJob {
             Box::new(ReplicaSpec {
                 replicas: Some(request.workers),
                 template: template(request, &request.worker, worker(request)),
-                ..ReplicaSpec::default()
+                restart_policy: request.worker.restart_policy.clone(),
             }),
         ),
     ]);
     let spec = MPIJobSpec {
-        slots_per_worker: Some(slots),
+        slots_per_worker: Some(slots(request)),
         mpi_implementation: Some(request.mpi.name().to_owned()),
         run_policy: Some(run_policy(request)),
         launcher_creation_policy: Some(LAUNCHER_CREATION.to_owned()),
@@ -154,12 +182,20 @@ fn run_policy(request: &Request) -> RunPolicy {
     }
 }
 
-fn launcher(request: &Request, slots: i32) -> Container {
-    let ranks = i64::from(slots) * i64::from(request.workers);
+/// The slots of each Worker.
+fn slots(request: &Request) -> i32 {
+    request.slots.unwrap_or_else(|| gpus(request).max(1))
+}
+
+fn ranks(request: &Request) -> i64 {
+    i64::from(slots(request)) * i64::from(request.workers)
+}
+
+fn launcher(request: &Request) -> Container {
     let amounts = [("cpu", request.launcher_cpu.clone()), ("memory", request.launcher_memory.clone())];
     Container {
         name: "launcher".to_owned(),
-        command: Some(launcher_command(request, Some(ranks), &[])),
+        command: Some(launcher_command(request, Some(ranks(request)), &[])),
         env: Some(as_root(request.mpi)),
         resources: resources(&amounts, &request.launcher),
         ..Container::default()
@@ -291,10 +327,10 @@ mod tests {
             worker: Part {
                 image: Some("gpu:1".to_owned()),
                 env: vec![text("A", "2")],
-                volumes: vec![Mount {
-                    path: "/dev/shm".to_owned(),
-                    source: Source::Scratch { size: Some("1Gi".to_owned()), in_memory: true },
-                }],
+                volumes: vec![Mount::new(
+                    "/dev/shm",
+                    Source::Scratch { size: Some("1Gi".to_owned()), in_memory: true },
+                )],
                 limits: map("amd.com/gpu", "2"),
                 requests: map("cpu", "1"),
                 labels: map("tier", "gpu"),

@@ -76,6 +76,8 @@ fn kind(expected: &str) -> &str {
         "a sequence" => "a list",
         "a map" => "an object",
         message if message.starts_with("struct ") => "an object",
+        // A type of Kubernetes, e.g. `PodAffinity`.
+        message if message.starts_with(char::is_uppercase) && !message.contains(' ') => "an object",
         other => other,
     }
 }

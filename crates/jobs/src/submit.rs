@@ -6,9 +6,10 @@
 
 use api::{MPIJob, MPIJobSpec, TrainJob};
 use kube::Client;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
 use serde_json::Value;
 
+use crate::build::{self, Request};
 use crate::manifest::{self, Document, Step};
 use crate::mistyped::{Mistyped, typed};
 use crate::template_rules;
@@ -87,6 +88,30 @@ pub fn check(job: MPIJob) -> Result<Draft, Error> {
     }
     let object = serde_json::to_value(&job).map_err(|error| Error::Client(error.to_string()))?;
     Ok(Draft { kind: Kind::MpiJob, object, job })
+}
+
+/// Builds the job that a request describes.
+///
+/// # Errors
+/// [`Error::Invalid`] with every fault of the request, or else of the job.
+pub fn of_request(request: &Request) -> Result<Draft, Error> {
+    match request.kind {
+        Kind::MpiJob => check(build::build(request)?),
+        Kind::TrainJob => train_draft(&build::trainjob::build(request)?),
+        Kind::PyTorchJob | Kind::TfJob => {
+            let faults = build::faults(request);
+            if !faults.is_empty() {
+                return Err(Error::Invalid { faults });
+            }
+            let metadata = ObjectMeta {
+                name: Some(request.name.clone()),
+                namespace: request.namespace.clone(),
+                ..ObjectMeta::default()
+            };
+            let job = MPIJob { metadata, spec: MPIJobSpec::default(), status: None };
+            Ok(Draft { kind: request.kind, object: build::manifest(request), job })
+        }
+    }
 }
 
 /// Makes a draft of a TrainJob that was built rather than written; the server checks it against its runtime.

@@ -289,6 +289,10 @@ pub struct Flags {
     /// Taint that the pods tolerate: KEY[=VALUE][:EFFECT]; repeatable
     #[arg(long, conflicts_with = "file", value_name = "TAINT", value_parser = read_toleration)]
     pub toleration: Vec<Toleration>,
+    /// Any other field of the service's specification, e.g. launcher.image=IMAGE, worker.env.A=1,
+    /// failures.workerFailure=restart or scheduling={...} as YAML; repeatable
+    #[arg(long, conflicts_with = "file", value_name = "FIELD=VALUE", value_parser = read_pair)]
+    pub set: Vec<(String, String)>,
     /// Label; repeatable
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub label: Vec<(String, String)>,
@@ -364,7 +368,7 @@ fn read_mount(text: &str) -> Result<Mount, String> {
         ("pvc" | "secret" | "configmap", None) => return Err(format!("expected {kind}/NAME:/PATH")),
         _ => return Err(format!("\"{kind}\" is not one of pvc, secret, configmap, scratch and memory")),
     };
-    Ok(Mount { path: path.to_owned(), source })
+    Ok(Mount::new(path, source))
 }
 
 /// As in a taint: with a value it must be equal, without one any will do.

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use jobs::build::trainjob::TrainRequest;
-use jobs::build::{Launch, Mount, Mpi, Part, Placement, Request, Variable, VariableValue};
+use jobs::build::{
+    Launch, Mount, Mpi, Part, Placement, Request, Variable, VariableValue, from_fields, to_fields,
+};
+use jobs::manifest::Step;
 use jobs::preflight::PATIENCE;
 use jobs::reference::Reference;
 use jobs::submit::{self, Draft};
@@ -12,6 +14,7 @@ use jobs::{Class, Error};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use plan::{STARTERS, starts_ranks};
+use serde_json::Value;
 
 use super::drafts::{check_namespaces, draft_from_files};
 use super::{Follow, ending, follow_to_end, sync};
@@ -193,7 +196,8 @@ fn from_flags(create: &Create, around: &Surroundings) -> Result<Draft, Failure> 
     let job = named.pop();
     let kind = job.as_ref().and_then(|job| job.kind).or(kind);
     let name = job.map(|job| job.name);
-    let (second, example) = match needs_runtime(kind, flags)? {
+    let needs_runtime = needs_runtime(kind, flags)?;
+    let (second, example) = match needs_runtime {
         true => (
             (flags.runtime.is_none(), "--runtime"),
             "odh training create trainjob NAME --runtime openmpi --workers 4 -- python -m mpi4py train.py, or -f FILE",
@@ -210,39 +214,66 @@ fn from_flags(create: &Create, around: &Surroundings) -> Result<Draft, Failure> 
     if !missing.is_empty() {
         return Err(Failure::usage(format!("a job needs {}", missing.join(" and ")), example));
     }
-    let request = sync::ship(&flags.sync, request(flags, name.unwrap_or_default())?)?;
-    match &flags.runtime {
-        Some(runtime) => {
-            // A directory that nobody asked for is no reason to refuse a command that starts the ranks itself.
-            let as_given = flags.in_launcher || starts_ranks(&request.command);
-            let workdir = workdir.filter(|_| flags.workdir.is_some() || !as_given);
-            let (runtime, nodes) = (runtime.clone(), flags.workers);
-            let asked = TrainRequest { request: Request { workdir, ..request }, runtime, nodes };
-            Ok(submit::train_draft(&jobs::build::trainjob::build(&asked).map_err(by_flag)?)?)
-        }
-        None => {
-            let request = Request { workdir, restricted: around.restricted, ..request };
-            Ok(submit::check(jobs::build::build(&request).map_err(by_flag)?)?)
-        }
+    let kind = match (kind, needs_runtime) {
+        (_, true) => jobs::Kind::TrainJob,
+        (kind, false) => kind.unwrap_or_default(),
+    };
+    let request = request(flags, kind, name.unwrap_or_default())?;
+    // A directory that nobody asked for is no reason to refuse a command that starts the ranks itself.
+    let as_given = flags.in_launcher || starts_ranks(&request.command);
+    let workdir = workdir.filter(|_| flags.workdir.is_some() || !needs_runtime || !as_given);
+    let request = sync::ship(&flags.sync, Request { workdir, restricted: around.restricted, ..request })?;
+    submit::of_request(&with_settings(request, &flags.set)?).map_err(|error| by_flag(error).into())
+}
+
+/// The request with the fields of `--set`.
+fn with_settings(request: Request, settings: &[(String, String)]) -> Result<Request, Failure> {
+    if settings.is_empty() {
+        return Ok(request);
     }
+    let mut fields = to_fields(&request);
+    for (path, text) in settings {
+        // A text is what most fields take; numbers, switches and whole parts are YAML.
+        let parsed = serde_saphyr::from_str(text).ok();
+        let with = |value: Value| put(fields.clone(), path, value);
+        let candidates: Vec<Value> =
+            [Some(Value::from(text.as_str())), parsed].into_iter().flatten().map(with).collect();
+        let found = candidates.iter().find(|fields| from_fields(fields).is_ok());
+        let Some(found) = found.or(candidates.last()).cloned() else { continue };
+        fields = found;
+    }
+    let read = from_fields(&fields).map_err(|fault| by_flag(Error::Invalid { faults: vec![fault] }));
+    let (read, faults) = read?;
+    if !faults.is_empty() {
+        return Err(by_flag(Error::Invalid { faults }).into());
+    }
+    Ok(Request { namespace: request.namespace, ..read })
+}
+
+/// Puts a value at a path such as `worker.limits[amd.com/gpu]`.
+fn put(mut fields: Value, path: &str, value: Value) -> Value {
+    let mut at = &mut fields;
+    for step in jobs::manifest::steps(path) {
+        at = match step {
+            Step::Index(index) if at.get(index).is_some() => &mut at[index],
+            Step::Index(index) => &mut at[index.to_string()],
+            Step::Key(key) => &mut at[key],
+        };
+    }
+    *at = value;
+    fields
 }
 
 /// Whether the flags describe a TrainJob, which needs a runtime.
 fn needs_runtime(kind: Option<jobs::Kind>, flags: &Flags) -> Result<bool, Failure> {
     match kind {
         Some(jobs::Kind::TrainJob) => Ok(true),
-        Some(jobs::Kind::MpiJob) if flags.runtime.is_some() => Err(Failure::usage(
+        Some(_) if flags.runtime.is_some() => Err(Failure::usage(
             "--runtime is for a TrainJob",
             "use odh training create trainjob NAME --runtime …, or omit --runtime",
         )),
-        None | Some(jobs::Kind::MpiJob) => Ok(flags.runtime.is_some()),
-        Some(other) => Err(Failure::usage(
-            format!(
-                "only an MPIJob or a TrainJob can be created from flags; a {} requires a file",
-                other.name()
-            ),
-            "use odh training create -f FILE",
-        )),
+        Some(_) => Ok(false),
+        None => Ok(flags.runtime.is_some()),
     }
 }
 
@@ -257,7 +288,11 @@ fn by_flag(error: Error) -> Error {
             }
             "env" => fault.advice = Some("use --env NAME=VALUE".to_owned()),
             "volumes" | "volumes.size" => "mount".clone_into(&mut fault.path),
+            "cleanPodPolicy" => "clean-pods".clone_into(&mut fault.path),
+            "ttlSeconds" => "ttl".clone_into(&mut fault.path),
+            "inLauncher" => "in-launcher".clone_into(&mut fault.path),
             path if path.starts_with("worker.limits.") => "limit".clone_into(&mut fault.path),
+            path if path.contains(['.', '[']) => fault.path = format!("set {path}"),
             _ => {}
         }
         fault.path = format!("--{}", fault.path.replace('_', "-"));
@@ -265,7 +300,7 @@ fn by_flag(error: Error) -> Error {
     Error::Invalid { faults }
 }
 
-fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
+fn request(flags: &Flags, kind: jobs::Kind, name: String) -> Result<Request, Failure> {
     let command = match &flags.command {
         Some(line) => words(line)?,
         None => flags.args.clone(),
@@ -273,9 +308,12 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
     let pairs = |pairs: &[(String, String)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
     let claims = flags.pvc.iter().map(|(claim, path)| Mount::claim(claim, path));
     Ok(Request {
+        kind,
+        runtime: flags.runtime.clone().unwrap_or_default(),
         name,
         namespace: None,
-        workers: flags.workers.unwrap_or(1),
+        // A TrainJob's runtime has a number of its own.
+        workers: flags.workers.unwrap_or(if kind == jobs::Kind::TrainJob { 0 } else { 1 }),
         image: flags.image.clone().unwrap_or_default(),
         command,
         workdir: flags.workdir.clone(),
@@ -296,7 +334,6 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
             Transport::Agent => Launch::Agent,
         }),
         untagged: flags.untagged,
-        restricted: flags.restricted,
         env: environment(flags),
         volumes: claims.chain(flags.mount.iter().cloned()).collect(),
         worker: Part { limits: pairs(&flags.limit), ..Part::default() },
@@ -588,7 +625,7 @@ mod tests {
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let of_key = |name: &str, value: VariableValue| Variable { name: name.to_owned(), value };
-        let at = |path: &str, source: Source| Mount { path: path.to_owned(), source };
+        let at = |path: &str, source: Source| Mount::new(path, source);
         let taint = |key: &str, value: Option<&str>, effect: Option<&str>| Toleration {
             key: Some(key.to_owned()),
             operator: Some(if value.is_some() { "Equal" } else { "Exists" }.to_owned()),

@@ -11,4 +11,5 @@ mod odh;
 mod proxies;
 mod running;
 mod shells;
+mod table;
 mod transcripts;

@@ -2,7 +2,7 @@
 //! fields.
 
 use super::{Mount, Part, Request, Source, Variable};
-use crate::Fault;
+use crate::{Fault, Kind};
 
 /// The fault of a field.
 pub(super) fn fault(path: &str, message: impl Into<String>, advice: &str) -> Fault {
@@ -18,6 +18,9 @@ pub(super) fn without_image(request: &Request) -> Option<Fault> {
 /// All other faults.
 pub(super) fn faults(request: &Request) -> Vec<Fault> {
     let mut found = Vec::new();
+    if request.kind != Kind::TrainJob && !request.runtime.is_empty() {
+        found.push(fault("runtime", "is for a TrainJob", "leave it out, or create a TrainJob"));
+    }
     if request.command.is_empty() {
         found.push(fault("command", "is required", "give a program and its arguments"));
     }
@@ -89,7 +92,7 @@ fn of_variable(variable: &Variable) -> Option<Fault> {
     is_wrong.then(|| fault("env", format!("\"{name}\" is not a valid variable name"), "use NAME=VALUE"))
 }
 
-fn of_mount(Mount { path, source }: &Mount) -> Vec<Fault> {
+fn of_mount(Mount { path, source, .. }: &Mount) -> Vec<Fault> {
     let mut found = Vec::new();
     if !path.starts_with('/') || path.contains(':') {
         let message = format!("mounts {} at \"{path}\"", source.name());

@@ -59,7 +59,7 @@ fn some_unless_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
 
 /// What `restricted` requires of a pod
 /// (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
-fn restricted_pod() -> PodSecurityContext {
+pub(super) fn restricted_pod() -> PodSecurityContext {
     let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
     PodSecurityContext {
         run_as_non_root: Some(true),
@@ -69,7 +69,7 @@ fn restricted_pod() -> PodSecurityContext {
 }
 
 /// What `restricted` requires of each container.
-fn restricted_container() -> SecurityContext {
+pub(super) fn restricted_container() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
@@ -116,13 +116,13 @@ pub(super) fn text_var(name: &str, text: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(text.to_owned()), value_from: None }
 }
 
-fn volume_name(index: usize) -> String {
-    format!("data-{index}")
+fn volume_name(index: usize, mount: &Mount) -> String {
+    mount.volume.clone().unwrap_or_else(|| format!("data-{index}"))
 }
 
 pub(super) fn volumes(mounts: &[&Mount]) -> Vec<Volume> {
     let volume = |(index, mount): (usize, &&Mount)| {
-        let volume = Volume { name: volume_name(index), ..Volume::default() };
+        let volume = Volume { name: volume_name(index, mount), ..Volume::default() };
         match &mount.source {
             Source::Claim { claim, .. } => {
                 let claim = PersistentVolumeClaimVolumeSource { claim_name: claim.clone(), read_only: None };
@@ -154,7 +154,7 @@ pub(super) fn volume_mounts(mounts: &[&Mount]) -> Vec<VolumeMount> {
             _ => (None, None),
         };
         VolumeMount {
-            name: volume_name(index),
+            name: volume_name(index, mount),
             mount_path: mount.path.clone(),
             read_only,
             sub_path,

@@ -5,16 +5,23 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Affinity, Toleration, TopologySpreadConstraint};
 use plan::{Implementation as Mpi, Launch};
 
+use crate::Kind;
+
 /// What to run, in terms of model training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
+    /// The kind of job.
+    pub kind: Kind,
+    /// The runtime of a TrainJob: a ClusterTrainingRuntime, or after `trainingruntime/` a TrainingRuntime of
+    /// the job's namespace. Empty for other kinds.
+    pub runtime: String,
     /// The job's name.
     pub name: String,
     /// The namespace; the client's own if not given.
     pub namespace: Option<String>,
-    /// The number of Workers, at least 1.
+    /// The number of Workers, at least 1; 0 leaves the number of a TrainJob's nodes to its runtime.
     pub workers: i32,
-    /// The image of the Launcher and the Workers.
+    /// The image of the Launcher and the Workers. A TrainJob may leave it to its runtime.
     pub image: String,
     /// What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
     pub command: Vec<String>,
@@ -100,6 +107,8 @@ pub struct Part {
     pub labels: BTreeMap<String, String>,
     /// Annotations of the pods.
     pub annotations: BTreeMap<String, String>,
+    /// When a container that has ended is started again: `Never`, `OnFailure`, `Always`; never if not given.
+    pub restart_policy: Option<String>,
 }
 
 /// Where pods are placed, in Kubernetes' terms.
@@ -163,6 +172,8 @@ pub struct Mount {
     pub path: String,
     /// What is mounted.
     pub source: Source,
+    /// The name of the pod's volume; one by its number if not given.
+    pub volume: Option<String>,
 }
 
 /// What a volume holds.
@@ -201,9 +212,14 @@ impl Source {
 }
 
 impl Mount {
+    /// Mounts this at a path.
+    pub fn new(path: impl Into<String>, source: Source) -> Mount {
+        Mount { path: path.into(), source, volume: None }
+    }
+
     /// Mounts a claim.
     pub fn claim(claim: impl Into<String>, path: impl Into<String>) -> Mount {
         let source = Source::Claim { claim: claim.into(), read_only: false, sub_path: None };
-        Mount { path: path.into(), source }
+        Mount::new(path, source)
     }
 }

@@ -9,7 +9,9 @@ use api::{
     Trainer,
 };
 
-use super::faults::{fault, faults};
+use k8s_openapi::api::core::v1::{Volume, VolumeMount};
+
+use super::faults::fault;
 use super::pod::{env_var, resources};
 use super::{Failures, Mpi, Part, Placement, Request};
 use super::{as_root, is_as_given, launcher_command, metadata, pod, worker_amounts};
@@ -18,53 +20,57 @@ use crate::{Error, Fault};
 /// The owner of the patch with volumes.
 const MANAGER: &str = "training.opendatahub.io/odh";
 /// The word before the name of a runtime that belongs to the job's namespace.
-const LOCAL: &str = "trainingruntime/";
+pub(super) const LOCAL: &str = "trainingruntime/";
 /// The container that trains, in every runtime.
 const CONTAINER: &str = "node";
-
-/// What to run with a runtime.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TrainRequest {
-    /// What to run. Its image, if not empty, is the Launcher's; its number of Workers does not count.
-    pub request: Request,
-    /// A ClusterTrainingRuntime, or after `trainingruntime/` a TrainingRuntime of the job's namespace.
-    pub runtime: String,
-    /// The number of nodes; if not given, the runtime's.
-    pub nodes: Option<i32>,
-}
 
 /// Builds the job that the request describes.
 ///
 /// # Errors
 /// [`Error::Invalid`] with every fault visible in the request itself; the paths are the names of its fields.
-pub fn build(asked: &TrainRequest) -> Result<TrainJob, Error> {
-    let TrainRequest { request, runtime, nodes } = asked;
-    let mut found = faults(&Request { workers: nodes.unwrap_or(1), ..request.clone() });
-    found.extend(misplaced(asked));
-    if !found.is_empty() {
-        return Err(Error::Invalid { faults: found });
-    }
+pub fn build(request: &Request) -> Result<TrainJob, Error> {
+    let faults = faults(request);
+    if faults.is_empty() { Ok(assemble(request)) } else { Err(Error::Invalid { faults }) }
+}
+
+pub(super) fn faults(request: &Request) -> Vec<Fault> {
+    let workers = nodes(request).unwrap_or(1);
+    let mut found = super::faults::faults(&Request { workers, ..request.clone() });
+    found.extend(misplaced(request));
+    found
+}
+
+/// The number of nodes, if it is not left to the runtime.
+fn nodes(request: &Request) -> Option<i32> {
+    Some(request.workers).filter(|workers| *workers != 0)
+}
+
+/// The number of ranks, if it is not left to the runtime.
+pub(super) fn ranks(request: &Request) -> Option<i64> {
+    nodes(request).map(|nodes| i64::from(nodes) * i64::from(request.slots.unwrap_or(1)))
+}
+
+pub(super) fn assemble(request: &Request) -> TrainJob {
     let mut env = as_root(request.mpi);
     env.extend(request.env.iter().map(env_var));
-    let ranks = nodes.map(|nodes| i64::from(nodes) * i64::from(request.slots.unwrap_or(1)));
     let trainer = Trainer {
         image: Some(request.image.clone()).filter(|image| !image.is_empty()),
-        command: Some(launcher_command(request, ranks, &directory(request))),
+        command: Some(launcher_command(request, ranks(request), &directory(request))),
         env,
-        num_nodes: *nodes,
+        num_nodes: nodes(request),
         num_proc_per_node: request.slots,
-        resources_per_node: resources(&worker_amounts(request), &Part::default()),
+        resources_per_node: resources(&worker_amounts(request), &request.worker),
         ..Trainer::default()
     };
     let spec = TrainJobSpec {
-        runtime_ref: reference(runtime),
+        runtime_ref: reference(&request.runtime),
         trainer: Some(trainer),
         runtime_patches: volumes(request).into_iter().collect(),
         suspend: request.suspend.then_some(true),
         active_deadline_seconds: request.deadline_seconds,
         ..TrainJobSpec::default()
     };
-    Ok(TrainJob { metadata: metadata(request), spec, status: None })
+    TrainJob { metadata: metadata(request), spec, status: None }
 }
 
 fn reference(runtime: &str) -> RuntimeRef {
@@ -78,7 +84,7 @@ fn reference(runtime: &str) -> RuntimeRef {
 }
 
 /// mpirun's option for the directory in which ranks start.
-fn directory(request: &Request) -> Vec<String> {
+pub(super) fn directory(request: &Request) -> Vec<String> {
     request
         .workdir
         .iter()
@@ -87,18 +93,19 @@ fn directory(request: &Request) -> Vec<String> {
 }
 
 /// Faults of what a TrainJob has no place for.
-fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
-    let TrainRequest { request, runtime, nodes } = asked;
+fn misplaced(request: &Request) -> Vec<Fault> {
+    let Part { requests, limits, .. } = request.worker.clone();
+    let of_resources = Part { requests, limits, ..Part::default() };
     let given = [
         ("launcher_cpu", request.launcher_cpu.is_some()),
         ("launcher_memory", request.launcher_memory.is_some()),
         ("priority", request.priority.is_some()),
-        ("clean_pods", request.clean_pod_policy.is_some()),
+        ("cleanPodPolicy", request.clean_pod_policy.is_some()),
         ("retries", request.retries.is_some()),
-        ("ttl", request.ttl_seconds.is_some()),
+        ("ttlSeconds", request.ttl_seconds.is_some()),
         ("transport", request.transport.is_some()),
         ("restricted", request.restricted),
-        ("worker", request.worker != Part::default()),
+        ("worker", request.worker != of_resources),
         ("launcher", request.launcher != Part::default()),
         ("scheduling", request.scheduling != Placement::default() || request.min_available.is_some()),
         ("failures", request.failures != Failures::default()),
@@ -114,7 +121,7 @@ fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
             )
         })
         .collect();
-    if reference(runtime).name.is_empty() {
+    if reference(&request.runtime).name.is_empty() {
         found.push(fault(
             "runtime",
             "is required",
@@ -126,11 +133,20 @@ fn misplaced(asked: &TrainRequest) -> Vec<Fault> {
         let advice = "give it to your own mpirun: --wdir DIR (Open MPI) or -wdir DIR (MPICH, Intel MPI)";
         found.push(fault("workdir", "cannot be set for a TrainJob's own mpirun", advice));
     }
-    if request.mpi != Mpi::OpenMpi && nodes.is_none() && !as_given {
+    if request.mpi != Mpi::OpenMpi && nodes(request).is_none() && !as_given {
         let advice = "its mpirun needs the number of ranks";
         found.push(fault("workers", "is required with MPICH and Intel MPI", advice));
     }
     found
+}
+
+/// The volumes of a job's own patch, and where they are mounted.
+pub(super) fn mounted(job: &TrainJob) -> Option<(Vec<Volume>, Vec<VolumeMount>)> {
+    let patch = job.spec.runtime_patches.iter().find(|patch| patch.manager == MANAGER)?;
+    let spec = patch.training_runtime_spec.as_ref()?.template.as_ref()?.spec.as_ref()?;
+    let pod = spec.replicated_jobs.first()?.template.as_ref()?.spec.as_ref()?.template.as_ref()?.spec.as_ref()?;
+    let mounts = pod.containers.first().map(|container| container.volume_mounts.clone());
+    Some((pod.volumes.clone(), mounts.unwrap_or_default()))
 }
 
 /// The patch that mounts the request's volumes in Launcher and nodes.
@@ -161,16 +177,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Kind;
 
-    fn asked() -> TrainRequest {
-        TrainRequest {
-            request: Request {
-                name: "digits".to_owned(),
-                command: ["python", "/train.py"].map(str::to_owned).to_vec(),
-                ..Request::default()
-            },
+    fn asked() -> Request {
+        Request {
+            kind: Kind::TrainJob,
+            name: "digits".to_owned(),
+            command: ["python", "/train.py"].map(str::to_owned).to_vec(),
             runtime: "openmpi".to_owned(),
-            nodes: Some(4),
+            workers: 4,
+            ..Request::default()
         }
     }
 
@@ -189,7 +205,7 @@ mod tests {
                 },
             })
         );
-        let local = TrainRequest { runtime: "trainingruntime/ours".to_owned(), ..asked() };
+        let local = Request { runtime: "trainingruntime/ours".to_owned(), ..asked() };
         let reference = build(&local).unwrap().spec.runtime_ref;
         assert_eq!((reference.name.as_str(), reference.kind.as_deref()), ("ours", Some("TrainingRuntime")));
     }
@@ -197,8 +213,7 @@ mod tests {
     #[test]
     fn every_value_with_a_place_gets_there() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let mut full = asked();
-        full.request = Request {
+        let full = Request {
             image: "train:2".to_owned(),
             workdir: Some("/work".to_owned()),
             slots: Some(2),
@@ -209,7 +224,7 @@ mod tests {
             queue: Some("gpus".to_owned()),
             deadline_seconds: Some(60),
             suspend: true,
-            ..full.request
+            ..asked()
         };
         let job = build(&full).unwrap();
         let trainer = job.spec.trainer.as_ref().unwrap();
@@ -235,18 +250,21 @@ mod tests {
 
     #[test]
     fn what_only_a_runtime_can_say_is_a_fault() {
-        let mut wrong = TrainRequest { nodes: None, runtime: String::new(), ..asked() };
-        wrong.request.retries = Some(3);
-        wrong.request.ttl_seconds = Some(60);
-        wrong.request.mpi = Mpi::Intel;
-        let paths = |asked: &TrainRequest| match build(asked) {
+        let wrong = Request {
+            workers: 0,
+            runtime: String::new(),
+            retries: Some(3),
+            ttl_seconds: Some(60),
+            mpi: Mpi::Intel,
+            ..asked()
+        };
+        let paths = |asked: &Request| match build(asked) {
             Err(Error::Invalid { faults }) => faults.into_iter().map(|fault| fault.path).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(paths(&wrong), ["retries", "ttl", "runtime", "workers"]);
-        let mut own = asked();
-        own.request.command = ["mpirun", "a"].map(str::to_owned).to_vec();
-        own.request.workdir = Some("/work".to_owned());
+        assert_eq!(paths(&wrong), ["retries", "ttlSeconds", "runtime", "workers"]);
+        let command = ["mpirun", "a"].map(str::to_owned).to_vec();
+        let own = Request { command, workdir: Some("/work".to_owned()), ..asked() };
         assert_eq!(paths(&own), ["workdir"]);
     }
 }

@@ -3,14 +3,16 @@
 //! The arguments are those that `MPIJobSpec`, `WorkerSpec` and `LauncherSpec` of the SDK have; most have the names of the
 //! fields of a [`Request`]. A test of the SDK runs a program with every one of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use k8s_openapi::api::core::v1::Toleration;
 use semantics::NVIDIA_GPU;
 use serde_json::{Map, Value, json};
 
-use crate::build::{Mount, Mpi, Request, Source, Variable, VariableValue, transport_name};
+use crate::build::{
+    Failures, Mount, Mpi, Part, Placement, Request, Source, Variable, VariableValue, transport_name,
+};
 
 /// Returns the program that creates the job.
 pub fn python(request: &Request) -> String {
@@ -61,20 +63,22 @@ pub fn python(request: &Request) -> String {
         let volumes: Vec<String> = request.volumes.iter().map(|mount| volume(mount, &mut classes)).collect();
         let _ = writeln!(arguments, "    volumes=[{}],", volumes.join(", "));
     }
-    if let Some(scheduling) = scheduling(request, &mut classes) {
+    if let Some(scheduling) = scheduling(&request.scheduling, request.min_available, &mut classes) {
         let _ = writeln!(arguments, "    scheduling={scheduling},");
+    }
+    if let Some(failures) = failures(&request.failures, &mut classes) {
+        let _ = writeln!(arguments, "    failures={failures},");
     }
     let replicas = format!("replicas={}", request.workers);
     let limits = amounts(request.cpu.as_deref(), request.memory.as_deref(), request.gpus);
-    let others = request.worker.limits.iter().map(|(name, amount)| (name.clone(), amount.as_str().into()));
-    let worker = [Some(replicas), resources(limits.into_iter().chain(others).collect())];
-    let worker = worker.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let _ = writeln!(arguments, "    worker_spec=WorkerSpec({worker}),");
-    if let Some(resources) =
-        resources(amounts(request.launcher_cpu.as_deref(), request.launcher_memory.as_deref(), None))
-    {
+    let worker: Vec<String> =
+        [replicas].into_iter().chain(part(&request.worker, limits, &mut classes)).collect();
+    let _ = writeln!(arguments, "    worker_spec=WorkerSpec({}),", worker.join(", "));
+    let limits = amounts(request.launcher_cpu.as_deref(), request.launcher_memory.as_deref(), None);
+    let launcher = part(&request.launcher, limits, &mut classes);
+    if !launcher.is_empty() {
         classes.insert("LauncherSpec");
-        let _ = writeln!(arguments, "    launcher_spec=LauncherSpec({resources}),");
+        let _ = writeln!(arguments, "    launcher_spec=LauncherSpec({}),", launcher.join(", "));
     }
     format!(
         "from openshift_ai.training import {}\n\nclient = MPIJobClient()\njob = client.create_mpijob(MPIJobSpec(\n{arguments}))\n",
@@ -125,7 +129,7 @@ fn environment(env: &[Variable], classes: &mut BTreeSet<&'static str>) -> String
 }
 
 /// A volume; a claim may be mounted more than once, so volumes are no map.
-fn volume(Mount { path, source }: &Mount, classes: &mut BTreeSet<&'static str>) -> String {
+fn volume(Mount { path, source, .. }: &Mount, classes: &mut BTreeSet<&'static str>) -> String {
     let text = |text: &str| Some(Value::from(text));
     let flag = |given: bool| given.then(|| true.into());
     let path = ("path", text(path));
@@ -147,9 +151,49 @@ fn volume(Mount { path, source }: &Mount, classes: &mut BTreeSet<&'static str>) 
     }
 }
 
-fn scheduling(request: &Request, classes: &mut BTreeSet<&'static str>) -> Option<String> {
-    let placement = &request.scheduling;
-    if placement.node_selector.is_empty() && placement.tolerations.is_empty() {
+/// The arguments of one role, with the limits that the request has fields of its own for.
+fn part(part: &Part, limits: Vec<(String, Value)>, classes: &mut BTreeSet<&'static str>) -> Vec<String> {
+    let named = |name: &str, value: Option<Value>| value.map(|value| format!("{name}={}", literal(&value)));
+    let map = |map: &BTreeMap<String, String>| (!map.is_empty()).then(|| json!(map));
+    let others = part.limits.iter().map(|(name, amount)| (name.clone(), amount.as_str().into()));
+    let env = (!part.env.is_empty()).then(|| format!("env={}", environment(&part.env, classes)));
+    let volumes: Vec<String> = part.volumes.iter().map(|mount| volume(mount, classes)).collect();
+    let placed = part.scheduling.as_ref().map(|placed| {
+        // Even an empty one replaces the job's.
+        let call = scheduling(placed, None, classes).unwrap_or_else(|| "Scheduling()".to_owned());
+        classes.insert("Scheduling");
+        format!("scheduling={call}")
+    });
+    let all = [
+        named("image", part.image.as_deref().map(Value::from)),
+        resources(limits.into_iter().chain(others).collect(), &part.requests),
+        env,
+        (!volumes.is_empty()).then(|| format!("volumes=[{}]", volumes.join(", "))),
+        placed,
+        named("labels", map(&part.labels)),
+        named("annotations", map(&part.annotations)),
+        named("restart_policy", part.restart_policy.as_deref().map(Value::from)),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn failures(failures: &Failures, classes: &mut BTreeSet<&'static str>) -> Option<String> {
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    let fields = [
+        ("worker_failure", text(&failures.worker_failure)),
+        ("max_gang_restarts", failures.max_gang_restarts.map(Value::from)),
+        ("start_timeout", text(&failures.start_timeout)),
+        ("stall_timeout", text(&failures.stall_timeout)),
+    ];
+    (*failures != Failures::default()).then(|| call("FailurePolicy", &fields, classes))
+}
+
+fn scheduling(
+    placement: &Placement,
+    min_available: Option<i32>,
+    classes: &mut BTreeSet<&'static str>,
+) -> Option<String> {
+    if *placement == Placement::default() && min_available.is_none() {
         return None;
     }
     classes.insert("Scheduling");
@@ -162,6 +206,18 @@ fn scheduling(request: &Request, classes: &mut BTreeSet<&'static str>) -> Option
             placement.tolerations.iter().map(|taint| toleration(taint, classes)).collect();
         fields.push(format!("tolerations=[{}]", tolerations.join(", ")));
     }
+    let others = [
+        ("affinity", placement.affinity.as_ref().map(|affinity| json!(affinity))),
+        (
+            "topology_spread",
+            Some(&placement.topology_spread).filter(|all| !all.is_empty()).map(|all| json!(all)),
+        ),
+        ("scheduler", placement.scheduler.as_deref().map(Value::from)),
+        ("min_available", min_available.map(Value::from)),
+    ];
+    fields.extend(
+        others.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", literal(&value?)))),
+    );
     Some(format!("Scheduling({})", fields.join(", ")))
 }
 
@@ -175,6 +231,7 @@ fn toleration(taint: &Toleration, classes: &mut BTreeSet<&'static str>) -> Strin
         ("operator", operator.map(Value::from)),
         ("value", text(&taint.value)),
         ("effect", text(&taint.effect)),
+        ("toleration_seconds", taint.toleration_seconds.map(Value::from)),
     ];
     call("Toleration", &fields, classes)
 }
@@ -188,10 +245,17 @@ fn amounts(cpu: Option<&str>, memory: Option<&str>, gpus: Option<u32>) -> Vec<(S
     amounts.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect()
 }
 
-/// The limits of a pod as an argument, if it has any.
-fn resources(limits: Vec<(String, Value)>) -> Option<String> {
+/// The resources of a pod as an argument, if it has any.
+fn resources(limits: Vec<(String, Value)>, requests: &BTreeMap<String, String>) -> Option<String> {
     let limits: Map<String, Value> = limits.into_iter().collect();
-    (!limits.is_empty()).then(|| format!("resources={}", literal(&json!({ "limits": limits }))))
+    let mut all = Map::new();
+    if !requests.is_empty() {
+        all.insert("requests".to_owned(), json!(requests));
+    }
+    if !limits.is_empty() {
+        all.insert("limits".to_owned(), Value::Object(limits));
+    }
+    (!all.is_empty()).then(|| format!("resources={}", literal(&Value::Object(all))))
 }
 
 /// A value as a Python literal.

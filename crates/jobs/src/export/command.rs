@@ -5,8 +5,9 @@
 use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::Toleration;
+use serde_json::Value;
 
-use crate::build::{Mount, Mpi, Request, Source, VariableValue, transport_name};
+use crate::build::{Mount, Mpi, Placement, Request, Source, VariableValue, to_fields, transport_name};
 
 /// Returns the words of the command, the program first.
 pub fn command(request: &Request) -> Vec<String> {
@@ -52,11 +53,17 @@ pub fn command(request: &Request) -> Vec<String> {
     for (resource, amount) in &request.worker.limits {
         put("--limit", Some(format!("{resource}={amount}")));
     }
-    for (name, value) in &request.scheduling.node_selector {
-        put("--node-selector", Some(format!("{name}={value}")));
+    let rest = without_flags(request);
+    if rest.iter().all(|(field, _)| field != "scheduling") {
+        for (name, value) in &request.scheduling.node_selector {
+            put("--node-selector", Some(format!("{name}={value}")));
+        }
+        for taint in &request.scheduling.tolerations {
+            put("--toleration", Some(toleration(taint)));
+        }
     }
-    for taint in &request.scheduling.tolerations {
-        put("--toleration", Some(toleration(taint)));
+    for (field, value) in rest {
+        put("--set", Some(format!("{field}={value}")));
     }
     for (flag, pairs) in [("--label", &request.labels), ("--annotation", &request.annotations)] {
         for (name, value) in pairs {
@@ -85,8 +92,40 @@ pub fn command(request: &Request) -> Vec<String> {
     words
 }
 
+/// The fields for which there is no flag but `--set`, as JSON.
+fn without_flags(request: &Request) -> Vec<(String, Value)> {
+    let fields = to_fields(request);
+    let mut found = Vec::new();
+    for (part, own) in [("worker", &["limits"][..]), ("launcher", &[][..])] {
+        for (field, value) in fields.get(part).and_then(Value::as_object).into_iter().flatten() {
+            let mut value = value.clone();
+            if part == "launcher" && field == "limits" && let Some(limits) = value.as_object_mut() {
+                limits.retain(|resource, _| request.launcher.limits.contains_key(resource));
+                if limits.is_empty() {
+                    continue;
+                }
+            }
+            if !own.contains(&field.as_str()) {
+                found.push((format!("{part}.{field}"), value));
+            }
+        }
+    }
+    let has_flags = |taint: &Toleration| taint.toleration_seconds.is_none();
+    let Placement { tolerations, affinity, topology_spread, scheduler, .. } = &request.scheduling;
+    let plain = affinity.is_none() && topology_spread.is_empty() && scheduler.is_none();
+    let whole = [
+        ("scheduling", !plain || !tolerations.iter().all(has_flags)),
+        ("failures", true),
+        ("minAvailable", true),
+    ];
+    for (field, _) in whole.into_iter().filter(|(_, needed)| *needed) {
+        found.extend(fields.get(field).map(|value| (field.to_owned(), value.clone())));
+    }
+    found
+}
+
 /// A claim that needs nothing but its path.
-fn plain_claim(Mount { path, source }: &Mount) -> Option<String> {
+fn plain_claim(Mount { path, source, .. }: &Mount) -> Option<String> {
     match source {
         Source::Claim { claim, read_only: false, sub_path: None } => Some(format!("{claim}:{path}")),
         _ => None,
@@ -94,7 +133,7 @@ fn plain_claim(Mount { path, source }: &Mount) -> Option<String> {
 }
 
 /// A volume as the command line has it: `pvc/data/run:/data:ro`, `secret/keys:/keys`, `memory/1Gi:/dev/shm`.
-fn mount(Mount { path, source }: &Mount) -> String {
+fn mount(Mount { path, source, .. }: &Mount) -> String {
     let below = |name: &Option<String>| name.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
     match source {
         Source::Claim { claim, read_only, sub_path } => {

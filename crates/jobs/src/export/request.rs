@@ -6,26 +6,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use api::{ANNOTATION_LAUNCH, LAUNCHER, MPIJob, WORKER};
-use k8s_openapi::api::core::v1::{Container, PodSpec, Volume, VolumeMount};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use api::MPIJob;
 use kube::api::DynamicObject;
-use semantics::NVIDIA_GPU;
 use serde_json::Value;
 
 use super::manifest;
 use crate::Kind;
-use crate::build::{
-    DEFAULT_CLEAN_PODS, DEFAULT_RETRIES, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable,
-    VariableValue, build, transport_name,
-};
+use crate::build::{Request, build, read_mpijob};
 use crate::flat::flatten;
-use crate::kind::LABEL_QUEUE;
 
 /// The retries of a Kubernetes Job that does not set `backoffLimit`.
 const BACKOFF_LIMIT_OF_A_JOB: i32 = 6;
-/// The resources of a Worker that a request has fields for.
-const OWN_FIELDS: [&str; 3] = ["cpu", "memory", NVIDIA_GPU];
 /// The maximum number of fields named.
 const MAX_FIELDS: usize = 20;
 
@@ -53,26 +44,19 @@ pub fn request(object: &DynamicObject) -> Result<Request, Inexpressible> {
         return Err(inexpressible(kind.name()));
     }
     let job: MPIJob = serde_json::from_value(manifest(object)).map_err(|_| inexpressible("spec"))?;
-    let plain = plain(&job).ok_or_else(|| inexpressible("spec.mpiReplicaSpecs"))?;
+    let found = read_mpijob(&job).ok_or_else(|| inexpressible("spec.mpiReplicaSpecs"))?;
     let wanted = flat(&job);
-    let mut found = Err(Inexpressible { fields: Vec::new() });
-    for request in with_commands(plain) {
-        // Faults of a request are fields that it cannot have, such as a number of Workers below 1.
-        let built = build(&request).map(|built| flat(&built)).unwrap_or_default();
-        if built == wanted {
-            return Ok(request);
-        }
-        let all = wanted.iter().chain(&built).map(|(path, _)| path);
-        let mut fields: Vec<String> =
-            all.filter(|path| built.get(*path) != wanted.get(*path)).cloned().collect();
-        fields.sort_unstable();
-        fields.dedup();
-        fields.truncate(MAX_FIELDS);
-        if found.as_ref().is_err_and(|known| known.fields.is_empty() || fields.len() < known.fields.len()) {
-            found = Err(Inexpressible { fields });
-        }
+    // Faults of a request are fields that it cannot have, such as a number of Workers below 1.
+    let built = build(&found).map(|built| flat(&built)).unwrap_or_default();
+    if built == wanted {
+        return Ok(found);
     }
-    found
+    let all = wanted.iter().chain(&built).map(|(path, _)| path);
+    let mut fields: Vec<String> = all.filter(|path| built.get(*path) != wanted.get(*path)).cloned().collect();
+    fields.sort_unstable();
+    fields.dedup();
+    fields.truncate(MAX_FIELDS);
+    Err(Inexpressible { fields })
 }
 
 /// All fields of a job by their paths, with every default filled in.
@@ -87,155 +71,21 @@ fn flat(job: &MPIJob) -> BTreeMap<String, String> {
     fields
 }
 
-/// The request with the launcher's whole command.
-fn plain(job: &MPIJob) -> Option<Request> {
-    let pod = |role: &str| job.spec.mpi_replica_specs.get(role)?.template.spec.as_ref();
-    let container = |role: &str| pod(role)?.containers.first();
-    let worker = container(WORKER)?;
-    let limits = worker.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let limit = |name: &str| limits.and_then(|limits| limits.get(name)).map(|amount| amount.0.clone());
-    let launcher = container(LAUNCHER)?.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let of_launcher =
-        |name: &str| launcher.and_then(|limits| limits.get(name)).map(|amount| amount.0.clone());
-    let policy = job.spec.run_policy.clone().unwrap_or_default();
-    let mut labels = job.metadata.labels.clone().unwrap_or_default();
-    let queue = labels.remove(LABEL_QUEUE);
-    let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
-    let transport = annotations.remove(ANNOTATION_LAUNCH);
-    Some(Request {
-        name: job.metadata.name.clone()?,
-        namespace: job.metadata.namespace.clone(),
-        workers: job.spec.mpi_replica_specs.get(WORKER)?.replicas.unwrap_or(0),
-        image: worker.image.clone().unwrap_or_default(),
-        command: container(LAUNCHER)?.command.clone().unwrap_or_default(),
-        workdir: worker.working_dir.clone(),
-        in_launcher: false,
-        slots: job.spec.slots_per_worker,
-        gpus: limit(NVIDIA_GPU).and_then(|gpus| gpus.parse().ok()),
-        cpu: limit("cpu"),
-        memory: limit("memory"),
-        launcher_cpu: of_launcher("cpu"),
-        launcher_memory: of_launcher("memory"),
-        mpi: match job.spec.mpi_implementation.as_deref() {
-            Some("Intel") => Mpi::Intel,
-            Some("MPICH") => Mpi::Mpich,
-            _ => Mpi::OpenMpi,
-        },
-        transport: (transport.as_deref() == Some(transport_name(Launch::Ssh))).then_some(Launch::Ssh),
-        untagged: false,
-        restricted: pod(WORKER)?.security_context.is_some(),
-        env: env(worker),
-        volumes: volumes(pod(WORKER)?, worker),
-        worker: Part { limits: others(limits), ..Part::default() },
-        scheduling: placement(pod(WORKER)?),
-        labels,
-        annotations,
-        queue,
-        priority: pod(WORKER)?.priority_class_name.clone(),
-        clean_pod_policy: Some(policy.clean_pod_policy.unwrap_or_else(|| "None".to_owned()))
-            .filter(|pods| pods != DEFAULT_CLEAN_PODS),
-        deadline_seconds: policy.active_deadline_seconds,
-        retries: Some(policy.backoff_limit.unwrap_or(BACKOFF_LIMIT_OF_A_JOB))
-            .filter(|retries| *retries != DEFAULT_RETRIES),
-        ttl_seconds: policy.ttl_seconds_after_finished,
-        suspend: policy.suspend == Some(true),
-        ..Request::default()
-    })
-}
-
-/// The amounts that have no field of their own.
-fn others(amounts: Option<&BTreeMap<String, Quantity>>) -> BTreeMap<String, String> {
-    let amounts = amounts.into_iter().flatten();
-    let others = amounts.filter(|(name, _)| !OWN_FIELDS.contains(&name.as_str()));
-    others.map(|(name, amount)| (name.clone(), amount.0.clone())).collect()
-}
-
-/// The variables, those of texts first, as a request has them.
-fn env(container: &Container) -> Vec<Variable> {
-    let (texts, others): (Vec<_>, Vec<_>) =
-        container.env.iter().flatten().partition(|variable| variable.value_from.is_none());
-    let text = texts
-        .into_iter()
-        .filter_map(|variable| Some(Variable::from((variable.name.clone(), variable.value.clone()?))));
-    let other = others.into_iter().filter_map(|variable| {
-        let from = variable.value_from.as_ref()?;
-        let secret = from.secret_key_ref.as_ref();
-        let map = from.config_map_key_ref.as_ref();
-        let value = match (secret, map) {
-            (Some(secret), None) => VariableValue::SecretKey(secret.name.clone(), secret.key.clone()),
-            (None, Some(map)) => VariableValue::ConfigMapKey(map.name.clone(), map.key.clone()),
-            _ => return None,
-        };
-        Some(Variable { name: variable.name.clone(), value })
-    });
-    text.chain(other).collect()
-}
-
-/// The volumes of the pod, each with the path at which the container mounts it.
-fn volumes(pod: &PodSpec, container: &Container) -> Vec<Mount> {
-    let mounted = |name: &str| container.volume_mounts.iter().flatten().find(|mount| mount.name == name);
-    let volumes = pod.volumes.iter().flatten();
-    volumes.filter_map(|volume| mount(volume, mounted(&volume.name)?)).collect()
-}
-
-fn mount(volume: &Volume, mount: &VolumeMount) -> Option<Mount> {
-    let source = if let Some(claim) = &volume.persistent_volume_claim {
-        let (read_only, sub_path) = (mount.read_only == Some(true), mount.sub_path.clone());
-        Source::Claim { claim: claim.claim_name.clone(), read_only, sub_path }
-    } else if let Some(secret) = &volume.secret {
-        Source::Secret(secret.secret_name.clone()?)
-    } else if let Some(map) = &volume.config_map {
-        Source::ConfigMap(map.name.clone())
-    } else {
-        let space = volume.empty_dir.as_ref()?;
-        let size = space.size_limit.as_ref().map(|size| size.0.clone());
-        Source::Scratch { size, in_memory: space.medium.as_deref() == Some("Memory") }
-    };
-    Some(Mount { path: mount.mount_path.clone(), source })
-}
-
-/// What can be said of placement in a few words.
-fn placement(pod: &PodSpec) -> Placement {
-    let tolerations = pod.tolerations.iter().flatten();
-    Placement {
-        node_selector: pod.node_selector.clone().unwrap_or_default(),
-        tolerations: tolerations.filter(|one| one.toleration_seconds.is_none()).cloned().collect(),
-        ..Placement::default()
-    }
-}
-
-/// The ways to request the same Launcher command: without the `mpirun` that is put before it, as it is because it
-/// starts ranks itself, or as one that is to be left as it is.
-fn with_commands(plain: Request) -> Vec<Request> {
-    let bare = (0..plain.command.len()).rev().map(|skip| {
-        let command = plain.command.iter().skip(skip + 1).cloned().collect();
-        Request { command, ..plain.clone() }
-    });
-    // Only a command that begins with mpirun and its options can have got them put before it.
-    let with_options = plain.command.first().is_some_and(|first| first == "mpirun");
-    let options = 2 + plain.env.len() * 2 + 2;
-    let bare: Vec<Request> = bare
-        .filter(|request| with_options && plain.command.len() - request.command.len() <= options)
-        .filter(|request| !request.command.is_empty())
-        .flat_map(|request| [request.clone(), Request { untagged: true, ..request }])
-        .collect();
-    let whole = Request { in_launcher: true, ..plain.clone() };
-    bare.into_iter().chain([plain, whole]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
     use super::*;
+    use crate::build::{Launch, Mount, Mpi, Part, Placement, Source, Variable, VariableValue};
+    use api::WORKER;
 
     fn object(job: &MPIJob) -> DynamicObject {
         serde_json::from_value(serde_json::to_value(job).unwrap()).unwrap()
     }
 
     fn mounts() -> Vec<Mount> {
-        let at = |path: &str, source: Source| Mount { path: path.to_owned(), source };
+        let at = |path: &str, source: Source| Mount::new(path, source);
         let claim = Source::Claim { claim: "data".into(), read_only: true, sub_path: Some("run".to_owned()) };
         vec![
             Mount::claim("data", "/data"),

@@ -49,7 +49,7 @@ fn generated_beginning_of_the_form() {
             "suffix": semantics::GPU_SUFFIX,
             "names": semantics::INTEL_GPUS,
         },
-        "blanks": { "mpijob": build::blank() },
+        "blanks": { "mpijob": build::manifest(&build::blank(jobs::Kind::MpiJob)) },
         "examples": { "OpenMPI": example(Mpi::OpenMpi), "MPICH": example(Mpi::Mpich) },
     });
     let text = serde_json::to_string_pretty(&form).unwrap() + "\n";

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 
 mod stage;
+mod table;
 
 mod lifecycle;
 

@@ -1,11 +1,10 @@
 //! What a request wants to be created: a manifest or a specification, read into a draft without faults.
 
-use jobs::Error;
-use jobs::build;
+use jobs::build::{self, Request};
 use jobs::submit::{self, Draft};
+use jobs::{Error, Fault};
 use serde_json::{Value, json};
 
-use super::specification::request;
 use crate::contract::JobSpec;
 use crate::problem::Problem;
 
@@ -50,48 +49,31 @@ fn of_manifest(manifest: &str) -> Result<Draft, Problem> {
 }
 
 fn of_spec(namespace: &str, spec: JobSpec) -> Result<Draft, Problem> {
-    let (request, mut faults) = request(namespace, spec);
-    match build::build(&request) {
-        Ok(job) if faults.is_empty() => return Ok(submit::check(job)?),
-        Ok(_) => {}
-        Err(Error::Invalid { faults: others }) => faults.extend(others),
-        Err(other) => return Err(other.into()),
+    let (request, mut faults) = request(spec)?;
+    faults.extend(build::faults(&request));
+    if !faults.is_empty() {
+        return Err(Error::Invalid { faults }.into());
     }
-    Err(Error::Invalid { faults }.into())
+    Ok(submit::of_request(&Request { namespace: Some(namespace.to_owned()), ..request })?)
+}
+
+/// Reads a specification, with what is wrong with its values.
+///
+/// # Errors
+/// 422 if a field cannot be read.
+pub fn request(spec: JobSpec) -> Result<(Request, Vec<Fault>), Problem> {
+    let fields = serde_json::to_value(spec).unwrap_or_default();
+    build::from_fields(&fields).map_err(|fault| Error::Invalid { faults: vec![fault] }.into())
+}
+
+/// A request as the contract has it.
+pub fn spec(request: &Request) -> JobSpec {
+    // The fields are those of the contract.
+    serde_json::from_value(build::to_fields(request)).unwrap_or_default()
 }
 
 /// Writes an object as YAML.
 pub fn yaml(object: &Value) -> String {
     // An object of JSON can always be written.
     serde_saphyr::to_string(object).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde::Deserialize;
-
-    use super::*;
-    use crate::contract::FieldFault;
-
-    /// Clients check specifications against the same cases.
-    const CASES: &str = include_str!("../../../../openapi/specifications.yaml");
-
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Case {
-        case: String,
-        spec: JobSpec,
-        #[serde(default)]
-        faults: Vec<FieldFault>,
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_specification_is_what_clients_know_to_be_wrong() {
-        let cases: Vec<Case> = serde_saphyr::from_str(CASES).unwrap();
-        assert!(cases.iter().any(|case| case.faults.is_empty()) && cases.len() > 50);
-        for Case { case, spec, faults } in cases {
-            let found = draft("team", "", Some(spec)).map_or_else(|problem| problem.fields, |_| Vec::new());
-            assert_eq!(found, faults, "{case}");
-        }
-    }
 }

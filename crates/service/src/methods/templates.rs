@@ -86,7 +86,9 @@ pub async fn draft(
         }
         Some(_) => Err(source::one_of()),
         None => {
-            let enforced = spec.is_some() && standard::is_restricted(&caller.client, namespace).await;
+            // A TrainJob's pods are its runtime's.
+            let has_pods = spec.as_ref().is_some_and(|spec| !spec.kind.eq_ignore_ascii_case("trainjob"));
+            let enforced = has_pods && standard::is_restricted(&caller.client, namespace).await;
             let spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
             source::draft(namespace, manifest, spec)
         }

@@ -74,6 +74,7 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("CompareJobs", compare_jobs, Needs::View),
     row!("BatchJobs", batch_jobs, Needs::Edit),
     row!("CheckAvailability", check_availability, Needs::Edit),
+    row!("RenderJob", render_job, Needs::Nothing),
     row!("ListTemplates", list_templates, Needs::View),
     row!("GetTemplate", get_template, Needs::View),
     row!("SaveTemplate", save_template, Needs::Edit),

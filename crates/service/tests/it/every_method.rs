@@ -104,6 +104,7 @@ const OVER_GRPC: &[(&str, Call)] = &[
     unary!("CompareJobs", compare_jobs),
     unary!("BatchJobs", batch_jobs),
     unary!("CheckAvailability", check_availability),
+    unary!("RenderJob", render_job),
     unary!("ListTemplates", list_templates),
     unary!("GetTemplate", get_template),
     unary!("SaveTemplate", save_template),
@@ -290,7 +291,8 @@ async fn looks_around(person: &mut Person) {
     let overview = person.ask("GetOverview", json!({})).await;
     assert!(overview["nodes"].is_array(), "{overview}");
     let wanted = json!({ "namespace": NAMESPACE, "spec": spec("wanted", 2, "true") });
-    assert_eq!(person.ask("CheckAvailability", wanted).await["start"], "Now");
+    assert_eq!(person.ask("CheckAvailability", wanted.clone()).await["start"], "Now");
+    assert_eq!(person.ask("RenderJob", wanted).await["complete"], true);
     let question = json!({ "workers": 2, "cpu": "10m", "memory": "64Mi" });
     assert_eq!(person.ask("CheckCapacity", question).await["start"], "Now");
     assert!(person.ask("CreateSignIn", json!({ "next": "/" })).await["path"].as_str().unwrap().len() > 20);

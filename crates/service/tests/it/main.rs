@@ -30,6 +30,7 @@ mod site;
 mod stage;
 mod stores;
 mod streams;
+mod table;
 mod templates;
 mod traces;
 mod trouble;

@@ -1,21 +1,162 @@
-//! The request that a specification of the contract makes, and what is wrong with values that a request
-//! cannot have.
+//! A request as fields with the names of the training service's contract (`JobSpec`), which clients send, the form
+//! shows and `odh training create --set` takes; and what is wrong with values that a request cannot have.
 
 use std::collections::BTreeMap;
 
-use jobs::Fault;
-use jobs::build::{Failures, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable, VariableValue};
-use jobs::mistyped::{Mistyped, typed};
 use k8s_openapi::api::core::v1::Toleration;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::contract::{JobFailures, JobPart, JobPlacement, JobSpec, JobToleration, JobVariable, JobVolume};
+use super::{Failures, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable, VariableValue, transport_name};
+use crate::mistyped::{Mistyped, typed};
+use crate::{Fault, Kind};
 
-/// Reads a specification.
-pub fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
+/// Declares a message of the contract: what is not given is the type's default, and is not written.
+macro_rules! message {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        struct $name {
+            $(#[serde(skip_serializing_if = "is_default")] $field: $type,)*
+        }
+    };
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+message! {
+    /// `JobSpec` of `proto/training/v1/training.proto`.
+    JobSpec {
+        name: String,
+        workers: i32,
+        image: String,
+        command: Vec<String>,
+        in_launcher: bool,
+        slots: Option<i32>,
+        gpus: Option<i32>,
+        cpu: String,
+        memory: String,
+        mpi: String,
+        env: BTreeMap<String, String>,
+        volumes: BTreeMap<String, String>,
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<String, String>,
+        queue: String,
+        priority: String,
+        clean_pod_policy: String,
+        deadline_seconds: Option<i32>,
+        retries: Option<i32>,
+        suspend: bool,
+        transport: String,
+        untagged: bool,
+        restricted: bool,
+        mounts: Vec<JobVolume>,
+        variables: Vec<JobVariable>,
+        worker: JobPart,
+        launcher: JobPart,
+        scheduling: JobPlacement,
+        min_available: Option<i32>,
+        workdir: String,
+        ttl_seconds: Option<i32>,
+        failures: JobFailures,
+        kind: String,
+        runtime: String,
+    }
+}
+
+message! {
+    JobVolume {
+        path: String,
+        claim: String,
+        secret: String,
+        config_map: String,
+        read_only: bool,
+        sub_path: String,
+        size: String,
+        in_memory: bool,
+    }
+}
+
+message! {
+    JobVariable {
+        name: String,
+        secret: String,
+        config_map: String,
+        key: String,
+    }
+}
+
+message! {
+    JobPart {
+        image: String,
+        env: BTreeMap<String, String>,
+        variables: Vec<JobVariable>,
+        mounts: Vec<JobVolume>,
+        requests: BTreeMap<String, String>,
+        limits: BTreeMap<String, String>,
+        scheduling: Option<JobPlacement>,
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<String, String>,
+        restart_policy: String,
+    }
+}
+
+message! {
+    JobPlacement {
+        node_selector: BTreeMap<String, String>,
+        tolerations: Vec<JobToleration>,
+        affinity: String,
+        topology_spread: String,
+        scheduler: String,
+    }
+}
+
+message! {
+    JobToleration {
+        key: String,
+        operator: String,
+        value: String,
+        effect: String,
+        toleration_seconds: Option<i32>,
+    }
+}
+
+message! {
+    JobFailures {
+        worker_failure: String,
+        max_gang_restarts: Option<i32>,
+        start_timeout: String,
+        stall_timeout: String,
+    }
+}
+
+/// Reads the request that fields make, and what is wrong with them.
+///
+/// # Errors
+/// The fault, if a field is unknown or has a value of another type.
+pub fn from_fields(fields: &Value) -> Result<(Request, Vec<Fault>), Fault> {
+    match typed(fields.clone()) {
+        Ok(spec) => Ok(request(spec)),
+        Err(Mistyped { path, fault, fix }) => {
+            let advice = Some(fix).filter(|fix| !fix.is_empty());
+            Err(Fault { source: String::new(), position: None, path, message: fault, advice })
+        }
+    }
+}
+
+/// Writes a request as fields, without those that have their defaults. The namespace is none of them.
+pub fn to_fields(request: &Request) -> Value {
+    // What is made of texts and numbers can always be written.
+    serde_json::to_value(spec(request)).unwrap_or_default()
+}
+
+fn request(spec: JobSpec) -> (Request, Vec<Fault>) {
     let mut faults = Faults::default();
+    let kind = faults.one_of("kind", &spec.kind, "a kind of job", &KINDS, "use mpijob, trainjob, pytorchjob or tfjob");
     let mpi = faults.one_of(
         "mpi",
         &spec.mpi,
@@ -32,8 +173,10 @@ pub fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
     let claims = spec.volumes.into_iter().map(|(claim, path)| Mount::claim(claim, path));
     let volumes = claims.chain(faults.mounts("mounts", spec.mounts)).collect();
     let request = Request {
+        kind: kind.unwrap_or_default(),
+        runtime: spec.runtime,
         name: spec.name,
-        namespace: Some(namespace.to_owned()),
+        namespace: None,
         workers: spec.workers,
         image: spec.image,
         command: spec.command,
@@ -53,9 +196,9 @@ pub fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
         volumes,
         worker: faults.part("worker", spec.worker),
         launcher: faults.part("launcher", spec.launcher),
-        scheduling: faults.placement("scheduling", spec.scheduling.unwrap_or_default()),
+        scheduling: faults.placement("scheduling", spec.scheduling),
         min_available: spec.min_available,
-        failures: failures(spec.failures.unwrap_or_default()),
+        failures: failures(spec.failures),
         labels: spec.labels,
         annotations: spec.annotations,
         queue: given(spec.queue),
@@ -69,6 +212,133 @@ pub fn request(namespace: &str, spec: JobSpec) -> (Request, Vec<Fault>) {
     (request, faults.found)
 }
 
+fn spec(request: &Request) -> JobSpec {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let amounts = [("cpu", &request.launcher_cpu), ("memory", &request.launcher_memory)];
+    let mut launcher = part(&request.launcher);
+    for (resource, amount) in amounts {
+        launcher.limits.extend(amount.clone().map(|amount| (resource.to_owned(), amount)));
+    }
+    let (env, variables) = variables(&request.env);
+    JobSpec {
+        // The default is not written.
+        kind: if request.kind == Kind::MpiJob { String::new() } else { request.kind.word().to_owned() },
+        runtime: request.runtime.clone(),
+        name: request.name.clone(),
+        workers: request.workers,
+        image: request.image.clone(),
+        command: request.command.clone(),
+        workdir: text(&request.workdir),
+        in_launcher: request.in_launcher,
+        slots: request.slots,
+        gpus: request.gpus.and_then(|gpus| i32::try_from(gpus).ok()),
+        cpu: text(&request.cpu),
+        memory: text(&request.memory),
+        mpi: if request.mpi == Mpi::default() { String::new() } else { request.mpi.name().to_owned() },
+        transport: request.transport.map(|transport| transport_name(transport).to_owned()).unwrap_or_default(),
+        untagged: request.untagged,
+        restricted: request.restricted,
+        env,
+        variables,
+        volumes: BTreeMap::new(),
+        mounts: request.volumes.iter().map(volume).collect(),
+        worker: part(&request.worker),
+        launcher,
+        scheduling: placement(&request.scheduling),
+        min_available: request.min_available,
+        failures: JobFailures {
+            worker_failure: text(&request.failures.worker_failure),
+            max_gang_restarts: request.failures.max_gang_restarts,
+            start_timeout: text(&request.failures.start_timeout),
+            stall_timeout: text(&request.failures.stall_timeout),
+        },
+        labels: request.labels.clone(),
+        annotations: request.annotations.clone(),
+        queue: text(&request.queue),
+        priority: text(&request.priority),
+        clean_pod_policy: text(&request.clean_pod_policy),
+        deadline_seconds: request.deadline_seconds.and_then(|seconds| i32::try_from(seconds).ok()),
+        retries: request.retries,
+        ttl_seconds: request.ttl_seconds,
+        suspend: request.suspend,
+    }
+}
+
+fn part(part: &Part) -> JobPart {
+    let (env, variables) = variables(&part.env);
+    JobPart {
+        image: part.image.clone().unwrap_or_default(),
+        env,
+        variables,
+        mounts: part.volumes.iter().map(volume).collect(),
+        requests: part.requests.clone(),
+        limits: part.limits.clone(),
+        scheduling: part.scheduling.as_ref().map(placement),
+        labels: part.labels.clone(),
+        annotations: part.annotations.clone(),
+        restart_policy: part.restart_policy.clone().unwrap_or_default(),
+    }
+}
+
+fn variables(env: &[Variable]) -> (BTreeMap<String, String>, Vec<JobVariable>) {
+    let mut texts = BTreeMap::new();
+    let mut others = Vec::new();
+    for Variable { name, value } in env {
+        let mut other = JobVariable { name: name.clone(), ..JobVariable::default() };
+        match value {
+            VariableValue::Text(text) => {
+                texts.insert(name.clone(), text.clone());
+                continue;
+            }
+            VariableValue::SecretKey(secret, key) => (other.secret, other.key) = (secret.clone(), key.clone()),
+            VariableValue::ConfigMapKey(map, key) => (other.config_map, other.key) = (map.clone(), key.clone()),
+        }
+        others.push(other);
+    }
+    (texts, others)
+}
+
+fn volume(mount: &Mount) -> JobVolume {
+    let volume = JobVolume { path: mount.path.clone(), ..JobVolume::default() };
+    match mount.source.clone() {
+        Source::Claim { claim, read_only, sub_path } => {
+            JobVolume { claim, read_only, sub_path: sub_path.unwrap_or_default(), ..volume }
+        }
+        Source::Secret(secret) => JobVolume { secret, ..volume },
+        Source::ConfigMap(config_map) => JobVolume { config_map, ..volume },
+        Source::Scratch { size, in_memory } => {
+            JobVolume { size: size.unwrap_or_default(), in_memory, ..volume }
+        }
+    }
+}
+
+fn placement(placement: &Placement) -> JobPlacement {
+    fn json<T: Serialize>(value: &T) -> String {
+        serde_json::to_string(value).unwrap_or_default()
+    }
+    let toleration = |taint: &Toleration| JobToleration {
+        key: taint.key.clone().unwrap_or_default(),
+        operator: taint.operator.clone().unwrap_or_else(|| "Equal".to_owned()),
+        value: taint.value.clone().unwrap_or_default(),
+        effect: taint.effect.clone().unwrap_or_default(),
+        toleration_seconds: taint.toleration_seconds.and_then(|seconds| i32::try_from(seconds).ok()),
+    };
+    let spread = Some(&placement.topology_spread).filter(|spread| !spread.is_empty());
+    JobPlacement {
+        node_selector: placement.node_selector.clone(),
+        tolerations: placement.tolerations.iter().map(toleration).collect(),
+        affinity: placement.affinity.as_ref().map(json).unwrap_or_default(),
+        topology_spread: spread.map(json).unwrap_or_default(),
+        scheduler: placement.scheduler.clone().unwrap_or_default(),
+    }
+}
+
+const KINDS: [(&str, Kind); 4] = [
+    ("mpijob", Kind::MpiJob),
+    ("trainjob", Kind::TrainJob),
+    ("pytorchjob", Kind::PyTorchJob),
+    ("tfjob", Kind::TfJob),
+];
 const IMPLEMENTATIONS: [(&str, Mpi); 3] =
     [("openmpi", Mpi::OpenMpi), ("intel", Mpi::Intel), ("mpich", Mpi::Mpich)];
 const TRANSPORTS: [(&str, Launch); 2] = [("agent", Launch::Agent), ("ssh", Launch::Ssh)];
@@ -116,8 +386,7 @@ impl Faults {
         found.map(|(_, value)| *value)
     }
 
-    fn part(&mut self, path: &str, sent: Option<JobPart>) -> Part {
-        let Some(sent) = sent else { return Part::default() };
+    fn part(&mut self, path: &str, sent: JobPart) -> Part {
         let below = |field: &str| below(path, field);
         Part {
             image: given(sent.image),
@@ -128,6 +397,7 @@ impl Faults {
             scheduling: sent.scheduling.map(|sent| self.placement(&below("scheduling"), sent)),
             labels: sent.labels,
             annotations: sent.annotations,
+            restart_policy: given(sent.restart_policy),
         }
     }
 
@@ -176,7 +446,7 @@ impl Faults {
                     continue;
                 }
             };
-            mounts.push(Mount { path: place, source });
+            mounts.push(Mount::new(place, source));
         }
         mounts
     }
@@ -278,14 +548,14 @@ mod tests {
             transport: "telnet".to_owned(),
             mounts: vec![both],
             variables: vec![variable("", "", "k"), variable("s", "", "")],
-            worker: Some(JobPart {
+            worker: JobPart {
                 variables: vec![variable("s", "m", "k")],
                 scheduling: Some(placement),
                 ..JobPart::default()
-            }),
+            },
             ..JobSpec::default()
         };
-        let paths: Vec<String> = request("team", spec).1.into_iter().map(|fault| fault.path).collect();
+        let paths: Vec<String> = request(spec).1.into_iter().map(|fault| fault.path).collect();
         assert_eq!(
             paths,
             [
@@ -301,6 +571,13 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_is_unknown_or_mistyped_is_a_fault() {
+        let fault = |fields: Value| from_fields(&fields).unwrap_err();
+        assert_eq!(fault(serde_json::json!({ "worker": { "imgae": "x" } })).path, "worker.imgae");
+        assert_eq!(fault(serde_json::json!({ "slots": "two" })).path, "slots");
+    }
+
+    #[test]
     fn parts_of_a_pod_are_read_from_yaml_and_json() {
         let spread = r#"[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]"#;
         let placement = JobPlacement {
@@ -308,8 +585,8 @@ mod tests {
             topology_spread: spread.to_owned(),
             ..JobPlacement::default()
         };
-        let spec = JobSpec { scheduling: Some(placement), ..JobSpec::default() };
-        let (request, faults) = request("team", spec);
+        let spec = JobSpec { scheduling: placement, ..JobSpec::default() };
+        let (request, faults) = request(spec);
         assert_eq!(faults, []);
         assert!(request.scheduling.affinity.is_some_and(|affinity| affinity.node_affinity.is_some()));
         assert_eq!(request.scheduling.topology_spread[0].topology_key, "zone");
