@@ -37,8 +37,11 @@ def starts_ranks(command: list[str]) -> bool:
 def faults(spec: MPIJobSpec) -> list[FieldFault]:
     """Everything that is wrong with a specification as far as it can be seen here.
 
-    As the service does, it looks at the job that the specification makes only if it makes one.
+    As the service does, it looks at the job that the specification makes only if it makes one. What other kinds than an MPIJob
+    may have, the service says.
     """
+    if spec.kind != "mpijob":
+        return []
     found = [*_fields(spec), *_amounts(spec), *_pods(spec), *_code(spec)]
     return found or [*_name(spec), *annotation_faults(job_annotations(spec)), *_limits(spec)]
 
@@ -48,6 +51,8 @@ def _fields(spec: MPIJobSpec) -> Iterator[FieldFault]:
     if not re.fullmatch("[0-9]+", gpus):
         is_negative = re.fullmatch("-[0-9]+", gpus)
         yield FieldFault("gpus", "is negative" if is_negative else f'"{gpus}" is not a whole number', "use 0 or more")
+    if spec.runtime:
+        yield FieldFault("runtime", "is for a TrainJob", "leave it out, or create a TrainJob")
     if not spec.image:
         yield FieldFault("image", "is required", "name the image that has the program")
     if not spec.command and not callable(spec.code):

@@ -58,6 +58,8 @@ def job_spec(spec: MPIJobSpec) -> dict[str, Any]:
         "priority": spec.priority,
         "cleanPodPolicy": spec.clean_pod_policy,
         "suspend": spec.suspend,
+        "kind": None if spec.kind == "mpijob" else spec.kind,
+        "runtime": spec.runtime,
     }
     numbers = {
         "slots": slots,
@@ -79,6 +81,7 @@ def _part(pod: PodSpec, limits: Mapping[str, str]) -> dict[str, Any]:
         "scheduling": None if pod.scheduling is None else _placement(pod.scheduling),
         "labels": pod.labels,
         "annotations": pod.annotations,
+        "restartPolicy": pod.restart_policy,
     }
     filled = _filled(fields)
     if pod.scheduling is not None:

@@ -234,6 +234,7 @@ class PodFields(TypedDict, total=False):
     scheduling: Scheduling | None
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    restart_policy: Literal["Never", "OnFailure", "Always"] | None
 
 
 def _volumes(value: Any) -> Any:
@@ -260,6 +261,8 @@ class PodSpec(Spec):
     """Labels of the pod."""
     annotations: dict[str, Text] = Field(default_factory=dict)
     """Annotations of the pod."""
+    restart_policy: Literal["Never", "OnFailure", "Always"] | None = None
+    """When a container that has ended is started again; never if not given."""
 
 
 class WorkerSpec(PodSpec):
@@ -296,6 +299,8 @@ class SpecFields(TypedDict, total=False):
 
     command: Sequence[str]
     namespace: str | None
+    kind: Literal["mpijob", "trainjob", "pytorchjob", "tfjob"]
+    runtime: str | None
     worker_spec: WorkerSpec
     launcher_spec: LauncherSpec
     mpi: MPIConfig | Literal["OpenMPI", "Intel", "MPICH"]
@@ -350,6 +355,10 @@ class MPIJobSpec(Spec):
     of this machine: there, a command that names a file of the current directory starts in it."""
     namespace: str | None = None
     """The namespace; the client's if not given."""
+    kind: Literal["mpijob", "trainjob", "pytorchjob", "tfjob"] = "mpijob"
+    """The kind of job. A TrainJob leaves to its runtime what `image=""` and `workers=0` do not say."""
+    runtime: str | None = None
+    """The runtime of a TrainJob: a ClusterTrainingRuntime, or `trainingruntime/NAME` for one of the namespace."""
     worker_spec: WorkerSpec = Field(default_factory=WorkerSpec)
     """The Workers."""
     launcher_spec: LauncherSpec = Field(default_factory=LauncherSpec)
