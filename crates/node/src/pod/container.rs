@@ -389,10 +389,13 @@ fn user_of(run: &PodRun, container: &Container) -> Result<User, String> {
         |value: i64| u32::try_from(value).map_err(|_| format!("user or group id {value} is out of range"));
     let default = run.node.default_user();
     let wanted = own.run_as_user.or(shared.run_as_user).map(number).transpose()?;
-    let uid = wanted.unwrap_or(default.uid);
+    let non_root = own.run_as_non_root.or(shared.run_as_non_root) == Some(true);
+    // An image here names no user, so one that must not be root is taken for it, as OpenShift does.
+    let assigned = (non_root && wanted.is_none() && default.uid == 0).then_some(crate::DEFAULT_UID);
+    let uid = wanted.or(assigned).unwrap_or(default.uid);
     let group = own.run_as_group.or(shared.run_as_group).map(number).transpose()?;
-    let gid = group.unwrap_or(if wanted.is_some() { 0 } else { default.gid });
-    if own.run_as_non_root.or(shared.run_as_non_root) == Some(true) && uid == 0 {
+    let gid = group.unwrap_or(if wanted.or(assigned).is_some() { 0 } else { default.gid });
+    if non_root && uid == 0 {
         return Err(format!(
             "container has runAsNonRoot and image will run as root (pod: {:?}, container: {})",
             format!("{}({})", run.pod().metadata.name.clone().unwrap_or_default(), run.uid),
