@@ -41,7 +41,8 @@ fn manifest(home: &Home, name: &str) -> Value {
 
 #[test]
 fn a_job_as_the_readme_creates_it_runs_with_the_operators_own_defaults() {
-    let home = Home::with_cluster_and("as_on_a_cluster", &["--nodes", "2", "--no-operator"]);
+    let options = ["--nodes", "2", "--no-operator", "--dns-negative-ttl", "30s"];
+    let home = Home::with_cluster_and("as_on_a_cluster", &options);
     let definition = places::repository("deploy/crd/kubeflow.org_mpijobs.yaml");
     home.kubectl(&["apply", "--server-side", "-f", &definition.to_string_lossy()]).ended(0);
     home.kubectl(&["wait", "--for=condition=Established", "crd/mpijobs.kubeflow.org", "--timeout=60s"])
@@ -72,4 +73,12 @@ fn a_job_as_the_readme_creates_it_runs_with_the_operators_own_defaults() {
 
     home.odh(&["training", "delete", "mpijob", "hello", "--yes"]).ended(0);
     home.odh(&["training", "create", "-f", "examples/hello.yaml", "--wait", "--timeout", "5m"]).ended(0);
+
+    // A namespace that enforces the strictest standard: the pods meet it, though nobody asked for that.
+    home.kubectl(&["create", "namespace", "strict"]).ended(0);
+    let enforce = "pod-security.kubernetes.io/enforce=restricted";
+    home.kubectl(&["label", "namespace", "strict", enforce]).ended(0);
+    let first = ["training", "create", "mpijob", "--name", "strict", "-n", "strict"];
+    home.odh(&[&first[..], &words, &["--", "sh", "-c", ranks]].concat()).ended(0);
+    home.odh(&["training", "logs", "mpijob", "strict", "-n", "strict"]).ended(0).says("rank 1 on strict-worker-1");
 }
