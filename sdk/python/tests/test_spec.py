@@ -30,7 +30,6 @@ from openshift_ai.training import (
     SecretVolume,
     Toleration,
     WorkerSpec,
-    _code,
 )
 from openshift_ai.training import _models as models
 from openshift_ai.training._checks import STARTERS, faults
@@ -315,113 +314,6 @@ def test_the_arguments_for_type_checkers_are_the_fields() -> None:
     assert set(PodFields.__annotations__) == set(PodSpec.model_fields)
     short = set(JobFields.__annotations__) - set(SpecFields.__annotations__)
     assert short == {"name", "image", "workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker"}
-
-
-# Code that is shipped
-
-
-def train(steps: int, name: str = "x") -> None:
-    import os
-
-    print(
-        "trained",
-        steps,
-        name,
-        "rank",
-        os.environ["OMPI_COMM_WORLD_RANK"],
-        "code",
-        any("ODH_CODE" in v for v in os.environ),
-    )
-
-
-def test_a_function_runs_on_every_rank(client: MPIJobClient) -> None:
-    job = client.create_mpijob(
-        name="function", image=IMAGE, code=train, code_arguments={"steps": 3, "name": "it's"}, workers=2, retries=0
-    )
-    job.wait_for_completion(60)
-    assert printed(job.logs()) == [f"trained 3 it's rank {rank} code False" for rank in range(2)]
-
-
-def test_a_folder_runs_on_every_rank_and_ranks_of_a_worker_share_it(client: MPIJobClient, tmp_path: Path) -> None:
-    (tmp_path / "pack/inner").mkdir(parents=True)
-    (tmp_path / "pack/__pycache__").mkdir()
-    (tmp_path / "pack/__pycache__/x.pyc").write_bytes(b"x")
-    (tmp_path / "pack/inner/__init__.py").write_text("VALUE = 42\n")
-    # Noise that does not compress: several variables are needed.
-    import random
-
-    noise = random.Random(1).randbytes(150_000)
-    (tmp_path / "pack/noise").write_bytes(noise)
-    (tmp_path / "pack/main.py").write_text(
-        "import os, inner\nprint(inner.VALUE, len(open('noise', 'rb').read()), os.listdir('.').count('__pycache__'))\n"
-    )
-    job = client.create_mpijob(
-        name="folder", image=IMAGE, command=["python", "main.py"], code=tmp_path / "pack", workers=1, slots=2, retries=0
-    )
-    job.wait_for_completion(60)
-    assert [line.split()[:2] for line in printed(job.logs())] == [["42", "150000"]] * 2
-
-
-if True:
-
-    def indented() -> str:
-        """Has texts that begin at the margin."""
-        table = """
-first
-  second
-"""
-        number = 3
-        shown = f"""
-{number}
-at the margin {"a"}
-"""
-        # A comment at the margin.
-        return table + shown
-
-
-def test_a_function_in_a_block_keeps_texts_that_begin_at_the_margin() -> None:
-    files = _code._function(indented, {})
-    loaded: dict[str, Any] = {"__name__": "loaded"}
-    exec(files[_code._MAIN], loaded)
-    assert loaded["indented"]() == indented() == "\nfirst\n  second\n\n3\nat the margin a\n"
-
-
-def test_a_function_that_cannot_be_shipped_says_why() -> None:
-    def decorator(function: Any) -> Any:
-        return function
-
-    @decorator
-    def decorated() -> None: ...
-
-    async def waits() -> None: ...
-
-    for function, fault in ((decorated, "decorators"), (waits, "asynchronous"), (lambda: None, "not a plain")):
-        with pytest.raises(InvalidSpecError, match=fault):
-            _code._function(function, {})
-
-
-def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:
-    import random
-
-    large = tmp_path / "large.bin"
-    large.write_bytes(random.Random(1).randbytes(300_000))
-    word = "captured"
-
-    def closure() -> None:
-        print(word)
-
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"code": large}, "more than 256 KiB"),
-        ({"code": [tmp_path / "none.py"]}, "neither a file nor a folder"),
-        ({"code": closure}, "uses word"),
-        ({"code": lambda: None}, "not a plain function"),
-        ({"code": len}, "source cannot be read"),
-        ({"code": train, "code_arguments": {"steps": {1, 2}}}, "JSON cannot write"),
-    ]
-    for fields, fault in cases:
-        with pytest.raises(InvalidSpecError, match=fault):
-            body(spec_of(fields))
-    assert [f.path for f in faults(spec_of({"code": large, "command": ["mpirun", "x"]}))] == ["code"]
 
 
 def test_a_command_that_names_a_file_starts_where_it_is_on_a_local_cluster_only(

@@ -7,16 +7,14 @@ belong in a volume or in the image.
 from __future__ import annotations
 
 import base64
-import inspect
 import io
-import json
 import tarfile
-import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._errors import FieldFault, InvalidSpecError
+from ._errors import field_error
+from ._function import program
 
 if TYPE_CHECKING:
     from ._spec import MPIJobSpec
@@ -63,7 +61,7 @@ def ship(spec: MPIJobSpec) -> MPIJobSpec:
         return spec
     command = list(spec.command)
     if callable(spec.code):
-        files = _function(spec.code, spec.code_arguments)
+        files = {_MAIN: program(spec.code, spec.code_arguments).encode()}
         command = command or ["python3", _MAIN]
     else:
         files = dict(_files(spec.code))
@@ -77,63 +75,6 @@ def ship(spec: MPIJobSpec) -> MPIJobSpec:
     )
 
 
-def _refuse(fault: str, fix: str) -> InvalidSpecError:
-    return InvalidSpecError(f"code {fault}", fields=[FieldFault("code", fault, fix)], hint=fix)
-
-
-def _function(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, bytes]:
-    name = getattr(function, "__name__", "")
-    try:
-        block = inspect.getsource(function)
-    except (OSError, TypeError) as error:
-        raise _refuse("is a function whose source cannot be read", "define it with def, in a cell or a file") from error
-    begins = block.lstrip()
-    if begins.startswith("@"):
-        raise _refuse("is a function with decorators", "define it without them")
-    if begins.startswith("async def "):
-        raise _refuse("is an asynchronous function", "define it with def, and call asyncio.run in it")
-    if not begins.startswith("def ") or not name.isidentifier():
-        raise _refuse("is not a plain function", "define it with def, without decorators")
-    try:
-        source = _at_margin(block)
-    except (tokenize.TokenError, SyntaxError) as error:
-        raise _refuse(
-            f"is a function whose source cannot be read: {error}", "define it in a file of its own"
-        ) from error
-    if function.__closure__:
-        names = ", ".join(function.__code__.co_freevars)
-        raise _refuse(f"is a function that uses {names} of what is around it", "pass them in code_arguments")
-    try:
-        written = json.dumps(arguments)
-    except (TypeError, ValueError) as error:
-        raise _refuse(
-            f"has arguments that JSON cannot write: {error}", "pass numbers, texts, lists and maps"
-        ) from error
-    call = f"\n\nif __name__ == '__main__':\n    import json\n    {name}(**json.loads({written!r}))\n"
-    return {_MAIN: (source + call).encode()}
-
-
-def _at_margin(source: str) -> str:
-    """The source of a block with its own indentation removed: that of lines of code, not of lines inside a text."""
-    lines = source.splitlines(keepends=True)
-    margin = len(lines[0]) - len(lines[0].lstrip(" \t"))
-    if margin == 0:
-        return source
-    # Inside a block, the tokenizer accepts the indentation.
-    tokens = tokenize.generate_tokens(io.StringIO("if True:\n" + source).readline)
-    inside = {
-        line - 1 for token in tokens if token.type in _TEXTS for line in range(token.start[0] + 1, token.end[0] + 1)
-    }
-    return "".join(
-        line if number in inside else line[min(margin, len(line) - len(line.lstrip(" \t"))) :]
-        for number, line in enumerate(lines, start=1)
-    )
-
-
-# A text over several lines is one token; of an f-string (Python 3.12) or t-string (3.14), each literal part is.
-_TEXTS = {getattr(tokenize, kind, tokenize.STRING) for kind in ("STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE")}
-
-
 def _files(code: Any) -> Iterator[tuple[str, bytes]]:
     listed = [code] if isinstance(code, (str, Path)) else list(code)
     for given in map(Path, listed):
@@ -142,7 +83,7 @@ def _files(code: Any) -> Iterator[tuple[str, bytes]]:
         elif given.is_file():
             yield given.name, given.read_bytes()
         else:
-            raise _refuse(f"names {given}, which is neither a file nor a folder", "give the path of one")
+            raise field_error("code", f"names {given}, which is neither a file nor a folder", "give the path of one")
 
 
 def _folder(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -153,8 +94,8 @@ def _folder(folder: Path) -> Iterator[tuple[str, bytes]]:
             continue
         count += 1
         if count > MOST_FILES:
-            raise _refuse(
-                f"is the folder {folder} with more than {MOST_FILES} files", "ship the few that the job needs"
+            raise field_error(
+                "code", f"is the folder {folder} with more than {MOST_FILES} files", "ship the few that the job needs"
             )
         yield str(inner), path.read_bytes()
 
@@ -172,5 +113,5 @@ def _pack(files: dict[str, bytes]) -> bytes:
     packed = gzip.compress(plain.getvalue(), mtime=0)
     if len(packed) > MOST_BYTES:
         size = f"{len(packed) >> 10} KiB when packed, more than {MOST_BYTES >> 10} KiB"
-        raise _refuse(f"is {size}", "put data into a volume and packages into the image")
+        raise field_error("code", f"is {size}", "put data into a volume and packages into the image")
     return packed

@@ -124,6 +124,11 @@ class InvalidSpecError(TrainingError, ValueError):
     code = "Invalid"
 
 
+def field_error(path: str, fault: str, fix: str) -> InvalidSpecError:
+    """The error of one field."""
+    return InvalidSpecError(f"{path} {fault}", fields=[FieldFault(path, fault, fix)], hint=fix)
+
+
 class QuotaExceededError(TrainingError):
     """A quota or the most concurrent jobs are reached."""
 

@@ -1,0 +1,159 @@
+"""Code that is shipped with a job: functions, folders and files."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_cluster import IMAGE, printed
+
+from openshift_ai.training import InvalidSpecError, JobFailedError, MPIJobClient, _function
+from openshift_ai.training._checks import faults
+from openshift_ai.training._request import body
+from openshift_ai.training._spec import made
+
+BASE: dict[str, Any] = {"name": "resnet", "image": IMAGE}
+
+
+def train(steps: int, name: str = "x") -> None:
+    import os
+
+    print(
+        "trained",
+        steps,
+        name,
+        "rank",
+        os.environ["OMPI_COMM_WORLD_RANK"],
+        "code",
+        any("ODH_CODE" in v for v in os.environ),
+    )
+
+
+def test_a_function_runs_on_every_rank(client: MPIJobClient) -> None:
+    job = client.create_mpijob(
+        name="function", image=IMAGE, code=train, code_arguments={"steps": 3, "name": "it's"}, workers=2, retries=0
+    )
+    job.wait_for_completion(60)
+    assert printed(job.logs()) == [f"trained 3 it's rank {rank} code False" for rank in range(2)]
+
+
+def one_rank_raises() -> None:
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == 1:
+        raise ValueError("bad")
+    MPI.COMM_WORLD.Barrier()
+
+
+def one_rank_leaves() -> None:
+    import sys
+
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == 1:
+        sys.exit("no data")
+    MPI.COMM_WORLD.Barrier()
+
+
+def one_rank_raises_without_mpi() -> None:
+    import os
+
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        raise KeyError("LR")
+
+
+def test_a_function_that_raises_in_one_rank_ends_the_job(client: MPIJobClient) -> None:
+    cases = [
+        (one_rank_raises, "RankAborted", ["ValueError: bad"]),
+        (one_rank_leaves, "RankAborted", []),
+        (one_rank_raises_without_mpi, "RankExited", ["KeyError: 'LR'"]),
+    ]
+    for function, cause, last in cases:
+        name = function.__name__.replace("_", "-")
+        job = client.create_mpijob(name=name, image=IMAGE, code=function, workers=2, retries=0)
+        with pytest.raises(JobFailedError) as caught:
+            job.wait_for_completion(60)
+        error = caught.value
+        assert (error.cause, error.traceback[-1:]) == (cause, tuple(last)), str(error)
+        assert not any("_odh_run" in line for line in error.traceback), "the traceback is the function's"
+    assert "no data" in client.get("one-rank-leaves").get_logs()
+
+
+def test_a_folder_runs_on_every_rank_and_ranks_of_a_worker_share_it(client: MPIJobClient, tmp_path: Path) -> None:
+    (tmp_path / "pack/inner").mkdir(parents=True)
+    (tmp_path / "pack/__pycache__").mkdir()
+    (tmp_path / "pack/__pycache__/x.pyc").write_bytes(b"x")
+    (tmp_path / "pack/inner/__init__.py").write_text("VALUE = 42\n")
+    # Noise that does not compress: several variables are needed.
+    noise = random.Random(1).randbytes(150_000)
+    (tmp_path / "pack/noise").write_bytes(noise)
+    (tmp_path / "pack/main.py").write_text(
+        "import os, inner\nprint(inner.VALUE, len(open('noise', 'rb').read()), os.listdir('.').count('__pycache__'))\n"
+    )
+    job = client.create_mpijob(
+        name="folder", image=IMAGE, command=["python", "main.py"], code=tmp_path / "pack", workers=1, slots=2, retries=0
+    )
+    job.wait_for_completion(60)
+    assert [line.split()[:2] for line in printed(job.logs())] == [["42", "150000"]] * 2
+
+
+if True:
+
+    def indented() -> str:
+        """Has texts that begin at the margin."""
+        table = """
+first
+  second
+"""
+        number = 3
+        shown = f"""
+{number}
+at the margin {"a"}
+"""
+        # A comment at the margin.
+        return table + shown
+
+
+def test_a_function_in_a_block_keeps_texts_that_begin_at_the_margin() -> None:
+    program = _function.program(indented, {})
+    loaded: dict[str, Any] = {"__name__": "loaded"}
+    exec(program, loaded)
+    assert loaded["indented"]() == indented() == "\nfirst\n  second\n\n3\nat the margin a\n"
+
+
+def test_a_function_that_cannot_be_shipped_says_why() -> None:
+    def decorator(function: Any) -> Any:
+        return function
+
+    @decorator
+    def decorated() -> None: ...
+
+    async def waits() -> None: ...
+
+    for function, fault in ((decorated, "decorators"), (waits, "asynchronous"), (lambda: None, "not a plain")):
+        with pytest.raises(InvalidSpecError, match=fault):
+            _function.program(function, {})
+
+
+def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:
+    large = tmp_path / "large.bin"
+    large.write_bytes(random.Random(1).randbytes(300_000))
+    word = "captured"
+
+    def closure() -> None:
+        print(word)
+
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"code": large, "command": ["x"]}, "more than 256 KiB"),
+        ({"code": [tmp_path / "none.py"], "command": ["x"]}, "neither a file nor a folder"),
+        ({"code": closure}, "uses word"),
+        ({"code": lambda: None}, "not a plain function"),
+        ({"code": len}, "source cannot be read"),
+        ({"code": train, "code_arguments": {"steps": {1, 2}}}, "JSON cannot write"),
+    ]
+    for fields, fault in cases:
+        with pytest.raises(InvalidSpecError, match=fault):
+            body(made({**BASE, **fields}))
+    assert [f.path for f in faults(made({**BASE, "code": large, "command": ["mpirun", "x"]}))] == ["code"]
