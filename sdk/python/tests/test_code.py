@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math as np
 import random
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,62 @@ def test_a_function_that_cannot_be_shipped_says_why() -> None:
     for function, fault in ((decorated, "decorators"), (waits, "asynchronous"), (lambda: None, "not a plain")):
         with pytest.raises(InvalidSpecError, match=fault):
             _function.program(function, {})
+
+
+LR = 0.1
+
+
+def uses_its_file(steps: int) -> None:
+    class Net:
+        depth = 2
+        width = depth * 2
+
+    def inner() -> None:
+        print([np.sqrt(LR) for _ in range(steps)], nosuch, train)  # type: ignore[name-defined]  # noqa: F821
+
+    inner()
+
+
+def uses_what_it_has(steps: int, *rest: int, name: str = "x") -> JobFailedError | None:
+    """The annotation is not evaluated, and every name is of the function or of Python."""
+    global count  # noqa: PLW0603
+    import math as np
+
+    try:
+        count = len(rest) + np.sqrt(steps)  # type: ignore[name-defined]
+    except ValueError as error:
+        print(error, __name__, __file__)
+    if steps > 0:
+        uses_what_it_has(steps - 1, name=name)
+    return None
+
+
+def test_names_that_a_function_does_not_define_are_refused() -> None:
+    with pytest.raises(InvalidSpecError, match="uses LR, nosuch, np, train, which it does not define") as caught:
+        body(made({**BASE, "code": uses_its_file, "code_arguments": {"steps": 1}}))
+    assert caught.value.hint.startswith("write import math as np within the function; ")
+    assert body(made({**BASE, "code": uses_what_it_has, "code_arguments": {"steps": 1}}))
+
+
+def test_arguments_that_do_not_fit_a_function_are_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({}, "missing a required argument: 'steps'"),
+        ({"steps": 1, "stepz": 2}, "got an unexpected keyword argument 'stepz'"),
+    ]
+    for arguments, fault in cases:
+        with pytest.raises(InvalidSpecError, match=fault):
+            body(made({**BASE, "code": train, "code_arguments": arguments}))
+
+
+def test_a_partial_is_called_with_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    def show(*words: str, end: str) -> None:
+        print(*words, end=end)
+
+    source = _function.program(functools.partial(functools.partial(show, "a"), "b", end="!"), {"end": "?"})
+    exec(source, {"__name__": "__main__"})
+    assert capsys.readouterr().out == "a b?"
+    with pytest.raises(InvalidSpecError, match="multiple values"):
+        _function.program(functools.partial(train, 3), {"steps": 4})
 
 
 def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:

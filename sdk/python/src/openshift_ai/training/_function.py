@@ -5,16 +5,22 @@ ranks that wait for this one, so the program prints the traceback and aborts.
 """
 
 from __future__ import annotations
+import __future__
 
+import builtins
+import functools
 import inspect
 import io
 import json
+import symtable
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import InvalidSpecError, field_error
 
+#: Names that every module has.
+_OF_EVERY_MODULE = {"__name__", "__file__", "__doc__", "__builtins__", "__spec__", "__loader__", "__package__"}
 #: What the program does with the function. Its names are its own: the function sees none of them.
 _CALL = """
 
@@ -51,20 +57,69 @@ if __name__ == "__main__":
 """
 
 
-def program(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
-    """The source of a program that calls a function with arguments. Raises `InvalidSpecError` if that cannot be."""
+def program(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
+    """The source of a program that calls a function, or a partial of one, with arguments.
+
+    Raises `InvalidSpecError` if the function cannot be shipped, or would fail for a name or an argument.
+    """
+    positional: tuple[Any, ...] = ()
+    if isinstance(function, functools.partial):
+        positional, arguments = function.args, {**function.keywords, **arguments}
+        function = function.func
     name = getattr(function, "__name__", "")
     source = _source(function, name)
     if function.__closure__:
         names = ", ".join(function.__code__.co_freevars)
         raise _refused(f"is a function that uses {names} of what is around it", "pass them in code_arguments")
+    source = _future(function) + source
+    _check_names(function, source)
     try:
-        written = json.dumps([[], arguments])
+        inspect.signature(function).bind(*positional, **arguments)
+    except TypeError as error:
+        raise _refused(f"is a function that cannot be called so: {error}", "correct code_arguments") from None
+    try:
+        written = json.dumps([positional, dict(arguments)])
     except (TypeError, ValueError) as error:
         raise _refused(
             f"has arguments that JSON cannot write: {error}", "pass numbers, texts, lists and maps"
         ) from error
     return source + _CALL.format(name=name, arguments=written)
+
+
+def _future(function: Callable[..., Any]) -> str:
+    """The line that leaves annotations alone, if the function was defined below one."""
+    is_below = function.__code__.co_flags & __future__.annotations.compiler_flag
+    return "from __future__ import annotations\n\n" if is_below else ""
+
+
+def _check_names(function: Callable[..., Any], source: str) -> None:
+    """Refuses a function that uses what its file here has and the program does not: each would be a NameError."""
+    used, defined = _globals(symtable.symtable(source, "function", "exec"))
+    free = sorted(used - defined - set(dir(builtins)) - _OF_EVERY_MODULE)
+    if not free:
+        return
+    of_file = function.__globals__
+    modules = {name: of_file[name].__name__ for name in free if inspect.ismodule(of_file.get(name))}
+    lines = [f"import {module}" + ("" if module == name else f" as {name}") for name, module in modules.items()]
+    fixes = [f"write {', '.join(lines)} within the function"] if modules else []
+    if len(modules) < len(free):
+        fixes.append("define within the function what it uses, and pass values in code_arguments")
+    raise _refused(f"is a function that uses {', '.join(free)}, which it does not define", "; ".join(fixes))
+
+
+def _globals(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
+    """The names of the module that a block and those within it use, and those that they define."""
+    used, defined = set(), set()
+    is_module = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if is_module or symbol.is_global():
+            used |= {symbol.get_name()} if symbol.is_referenced() else set()
+            defined |= {symbol.get_name()} if symbol.is_assigned() or symbol.is_imported() else set()
+    for child in table.get_children():
+        inner_used, inner_defined = _globals(child)
+        used |= inner_used
+        defined |= inner_defined
+    return used, defined
 
 
 def _refused(fault: str, fix: str) -> InvalidSpecError:
