@@ -13,6 +13,7 @@ from local_cluster import IMAGE, printed
 
 from openshift_ai.training import InvalidSpecError, JobFailedError, MPIJobClient, _function
 from openshift_ai.training._checks import faults
+from openshift_ai.training._files import files_of
 from openshift_ai.training._request import body
 from openshift_ai.training._spec import made
 
@@ -99,6 +100,23 @@ def test_a_folder_runs_on_every_rank_and_ranks_of_a_worker_share_it(client: MPIJ
     )
     job.wait_for_completion(60)
     assert [line.split()[:2] for line in printed(job.logs())] == [["42", "150000"]] * 2
+
+
+def test_folders_of_a_list_keep_their_names_and_two_files_of_one_path_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("main.py", "one/main.py", "two/main.py", "two/deep/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    monkeypatch.chdir(tmp_path / "two")
+    assert sorted(files_of(".")) == ["deep/__init__.py", "main.py"]
+    assert sorted(files_of(["."])) == ["two/deep/__init__.py", "two/main.py"]
+    found = files_of(["../main.py", tmp_path / "one", "deep"])
+    assert found == {path: path.encode() for path in ("main.py", "one/main.py")} | {
+        "deep/__init__.py": b"two/deep/__init__.py"
+    }
+    with pytest.raises(InvalidSpecError, match=r"two files main\.py, of \.\./one/main\.py and main\.py"):
+        files_of(["../one/main.py", "main.py"])
 
 
 if True:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import io
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._errors import field_error
+from ._files import files_of
 from ._function import program
 
 if TYPE_CHECKING:
@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 
 #: The most bytes of packed code: an object of Kubernetes has it for the Launcher and for the Workers, and holds 1.5 MiB.
 MOST_BYTES = 256 << 10
-#: The most files of a folder.
-MOST_FILES = 2_000
 #: Linux takes 128 KiB in one variable.
 _PART = 96 << 10
 _VARIABLE = "ODH_CODE_"
 _MAIN = "odh_function.py"
-#: Folders that hold nothing that a job needs.
-_LEFT_OUT = frozenset(
-    {"__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"}
-)
-
 #: What every rank runs first. Ranks of one Worker unpack at the same time, so the folder appears complete or not at all.
 _UNPACK = """
 import base64, hashlib, io, os, sys, tarfile, tempfile
@@ -64,7 +57,7 @@ def ship(spec: MPIJobSpec) -> MPIJobSpec:
         files = {_MAIN: program(spec.code, spec.code_arguments).encode()}
         command = command or ["python3", _MAIN]
     else:
-        files = dict(_files(spec.code))
+        files = files_of(spec.code)
     packed = _pack(files)
     python = command[0] if Path(command[0]).name.startswith("python") else "python3"
     text = base64.b64encode(packed).decode()
@@ -73,31 +66,6 @@ def ship(spec: MPIJobSpec) -> MPIJobSpec:
     return spec.model_copy(
         update={"code": None, "command": [python, "-c", _UNPACK, *command], "env": {**spec.env, **variables}}
     )
-
-
-def _files(code: Any) -> Iterator[tuple[str, bytes]]:
-    listed = [code] if isinstance(code, (str, Path)) else list(code)
-    for given in map(Path, listed):
-        if given.is_dir():
-            yield from _folder(given)
-        elif given.is_file():
-            yield given.name, given.read_bytes()
-        else:
-            raise field_error("code", f"names {given}, which is neither a file nor a folder", "give the path of one")
-
-
-def _folder(folder: Path) -> Iterator[tuple[str, bytes]]:
-    count = 0
-    for path in sorted(folder.rglob("*")):
-        inner = path.relative_to(folder)
-        if _LEFT_OUT & set(inner.parts) or not path.is_file():
-            continue
-        count += 1
-        if count > MOST_FILES:
-            raise field_error(
-                "code", f"is the folder {folder} with more than {MOST_FILES} files", "ship the few that the job needs"
-            )
-        yield str(inner), path.read_bytes()
 
 
 def _pack(files: dict[str, bytes]) -> bytes:

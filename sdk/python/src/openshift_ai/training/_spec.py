@@ -404,7 +404,9 @@ class MPIJobSpec(Spec):
 
     The image's user must not be root then."""
     code: Callable[..., Any] | Path | str | Sequence[str | Path] | None = None
-    """A function, a folder, a file or several files to ship to every rank; at most 256 KiB when packed."""
+    """A function, a folder, a file or several of both to ship to every rank; at most 256 KiB when packed.
+
+    The command starts in the folder; folders of a list keep their names."""
     code_arguments: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the function in `code`, as JSON can write them."""
 
