@@ -13,7 +13,7 @@ from local_cluster import IMAGE, printed
 
 from openshift_ai.training import InvalidSpecError, JobFailedError, MPIJobClient, _function
 from openshift_ai.training._checks import faults
-from openshift_ai.training._files import files_of
+from openshift_ai.training._files import Link, files_of
 from openshift_ai.training._request import body
 from openshift_ai.training._spec import made
 
@@ -117,6 +117,60 @@ def test_folders_of_a_list_keep_their_names_and_two_files_of_one_path_are_refuse
     }
     with pytest.raises(InvalidSpecError, match=r"two files main\.py, of \.\./one/main\.py and main\.py"):
         files_of(["../one/main.py", "main.py"])
+
+
+def test_a_link_that_leads_out_of_a_shipped_folder_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "id_ed25519"
+    secret.write_text("SECRET")
+    (tmp_path / "repo/data").mkdir(parents=True)
+    (tmp_path / "repo/data/train.csv").write_text("1")
+    for name, target in (("config.txt", "../id_ed25519"), ("all", str(tmp_path)), ("deep", "data/up")):
+        link = tmp_path / "repo" / name
+        link.symlink_to(target)
+        (tmp_path / "repo/data/up").unlink(missing_ok=True)
+        (tmp_path / "repo/data/up").symlink_to(secret)
+        for code in (tmp_path / "repo", [tmp_path / "repo"]):
+            with pytest.raises(InvalidSpecError, match="leads out of the folder"):
+                files_of(code)
+        link.unlink()
+    (tmp_path / "repo/data/up").unlink()
+    (tmp_path / "repo/.env").write_text("SECRET")
+    (tmp_path / "repo/settings").symlink_to(".env")
+    with pytest.raises(InvalidSpecError, match=r"has the link settings .* to \.env, which is not shipped"):
+        files_of(tmp_path / "repo")
+    link = tmp_path / "key"
+    link.symlink_to(secret)
+    assert files_of(link) == {"key": b"SECRET"}, "it is named"
+
+
+def test_links_within_a_shipped_folder_stay_links(client: MPIJobClient, tmp_path: Path) -> None:
+    (tmp_path / "data/of").mkdir(parents=True)
+    (tmp_path / "data/of/text").write_text("seven")
+    (tmp_path / "data/again").symlink_to("of/text")
+    (tmp_path / "data/of/whole").symlink_to(tmp_path / "data/of", target_is_directory=True)
+    (tmp_path / "data/of/broken").symlink_to("nowhere")
+    assert files_of(tmp_path / "data") == {
+        "again": Link("of/text"),
+        "of/text": b"seven",
+        "of/whole": Link("."),
+    }
+    command = ["cat", "data/again", "data/of/whole/text"]
+    job = client.create_mpijob(name="links", image=IMAGE, command=command, code=[tmp_path / "data"], retries=0)
+    job.wait_for_completion(60)
+    assert printed(job.logs()) == ["sevenseven"]
+
+
+def test_files_that_usually_hold_secrets_are_shipped_only_by_their_names(tmp_path: Path) -> None:
+    names = ["main.py", ".env", ".env.local", "key.pem", ".netrc", ".aws/credentials", "sub/.kube/config", ".ssh/id"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert list(files_of(tmp_path)) == ["main.py"]
+    assert sorted(files_of([tmp_path / "main.py", tmp_path / ".env", tmp_path / ".aws"])) == [
+        ".aws/credentials",
+        ".env",
+        "main.py",
+    ]
 
 
 if True:

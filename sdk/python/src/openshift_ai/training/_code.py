@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ._errors import field_error
-from ._files import files_of
+from ._files import Content, Link, files_of
 from ._function import program
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def ship(spec: MPIJobSpec) -> MPIJobSpec:
         return spec
     command = list(spec.command)
     if callable(spec.code):
-        files = {_MAIN: program(spec.code, spec.code_arguments).encode()}
+        files: dict[str, Content] = {_MAIN: program(spec.code, spec.code_arguments).encode()}
         command = command or ["python3", _MAIN]
     else:
         files = files_of(spec.code)
@@ -68,14 +68,18 @@ def ship(spec: MPIJobSpec) -> MPIJobSpec:
     )
 
 
-def _pack(files: dict[str, bytes]) -> bytes:
+def _pack(files: dict[str, Content]) -> bytes:
     """Packs files. The same files give the same bytes, so that the same job is the same request."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
         for name in sorted(files):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(files[name]), 0o644
-            archive.addfile(entry, io.BytesIO(files[name]))
+            entry, content = tarfile.TarInfo(name), files[name]
+            if isinstance(content, Link):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content.target
+                archive.addfile(entry)
+            else:
+                entry.size, entry.mode = len(content), 0o644
+                archive.addfile(entry, io.BytesIO(content))
     import gzip
 
     packed = gzip.compress(plain.getvalue(), mtime=0)
