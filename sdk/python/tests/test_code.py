@@ -286,4 +286,11 @@ def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:
     for fields, fault in cases:
         with pytest.raises(InvalidSpecError, match=fault):
             body(made({**BASE, **fields}))
-    assert [f.path for f in faults(made({**BASE, "code": large, "command": ["mpirun", "x"]}))] == ["code"]
+    paths: list[tuple[dict[str, Any], list[str]]] = [
+        ({"code": large, "command": ["mpirun", "x"]}, ["code"]),
+        ({"code": train, "command": ["python", "x.py"]}, ["command"]),
+        ({"code": train, "in_launcher": True}, ["code"]),
+        ({"code": large, "command": ["x"], "code_arguments": {"steps": 1}}, ["code_arguments"]),
+    ]
+    for fields, wanted in paths:
+        assert [fault.path for fault in faults(made({**BASE, **fields}))] == wanted

@@ -113,6 +113,11 @@ def _code(spec: MPIJobSpec) -> Iterator[FieldFault]:
     if spec.code is not None and (spec.in_launcher or starts_ranks(spec.command)):
         fix = "leave mpirun out of command and in_launcher unset: the ranks are started for you"
         yield FieldFault("code", "is unpacked by every rank, but the command starts the ranks", fix)
+    elif callable(spec.code) and spec.command:
+        fix = "omit it, or ship the file that it names"
+        yield FieldFault("command", "is never run, because code is a function", fix)
+    if spec.code_arguments and not callable(spec.code):
+        yield FieldFault("code_arguments", "are arguments of a function, but code is not one", "add them to command")
 
 
 def _name(spec: MPIJobSpec) -> Iterator[FieldFault]:
