@@ -34,7 +34,7 @@ from openshift_ai.training import (
 from openshift_ai.training import _models as models
 from openshift_ai.training._checks import STARTERS, faults
 from openshift_ai.training._request import body
-from openshift_ai.training._spec import JobFields, PodFields, PodSpec, SpecFields, made
+from openshift_ai.training._spec import JobFields, PodFields, PodSpec, ShortFields, SpecFields, made
 
 REPOSITORY = Path(__file__).parents[3]
 BASE: dict[str, Any] = {"name": "resnet", "image": IMAGE, "command": ["python", "/train.py"]}
@@ -312,8 +312,25 @@ def test_a_job_that_only_a_manifest_can_express_is_not_exported_as_python(client
 def test_the_arguments_for_type_checkers_are_the_fields() -> None:
     assert set(SpecFields.__annotations__) | {"name", "image"} == set(MPIJobSpec.model_fields)
     assert set(PodFields.__annotations__) == set(PodSpec.model_fields)
-    short = set(JobFields.__annotations__) - set(SpecFields.__annotations__)
-    assert short == {"name", "image", "workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker"}
+    short = set(ShortFields.__annotations__) - set(SpecFields.__annotations__)
+    assert short == {"workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker"}
+    assert set(JobFields.__annotations__) - set(ShortFields.__annotations__) == {"name", "image"}
+
+
+def test_a_specification_takes_what_create_mpijob_takes() -> None:
+    spec = MPIJobSpec(
+        **BASE,
+        workers=3,
+        gpus_per_worker=1,
+        cpu_per_worker=0.5,
+        memory_per_worker="128Mi",
+        worker_spec=WorkerSpec(labels={"a": "b"}),
+    )
+    limits = {"nvidia.com/gpu": "1", "cpu": "0.5", "memory": "128Mi"}
+    assert spec.worker_spec == WorkerSpec(replicas=3, labels={"a": "b"}, resources=Resources(limits=limits))
+    assert spec.with_changes(workers=2).worker_spec.resources.limits == limits
+    assert (spec.gpus_per_worker, spec.slots_per_worker) == (1, 1)
+    assert MPIJobSpec.model_validate({**BASE, "workers": 2}).worker_spec.replicas == 2
 
 
 def test_a_command_that_names_a_file_starts_where_it_is_on_a_local_cluster_only(

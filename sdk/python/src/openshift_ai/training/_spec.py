@@ -325,23 +325,35 @@ class SpecFields(TypedDict, total=False):
     code_arguments: Mapping[str, Any]
 
 
-class JobFields(SpecFields, total=False):
-    """Arguments of the short form."""
+class ShortFields(SpecFields, total=False):
+    """The same with the short form, which is for `worker_spec`."""
 
-    name: str
-    image: str
     workers: int
     gpus_per_worker: int
     cpu_per_worker: str | float
     memory_per_worker: str
 
 
+class JobFields(ShortFields, total=False):
+    """Arguments of a call that creates or changes a job."""
+
+    name: str
+    image: str
+
+
 class MPIJobSpec(Spec):
-    """A distributed training job with MPI."""
+    """A distributed training job with MPI.
+
+    `workers`, `gpus_per_worker`, `cpu_per_worker` and `memory_per_worker` are short for a `worker_spec`, as in `create_mpijob`.
+    """
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, name: str, image: str, **fields: Unpack[SpecFields]) -> None: ...
+        def __init__(self, *, name: str, image: str, **fields: Unpack[ShortFields]) -> None: ...
+    else:
+
+        def __init__(self, **fields: Any) -> None:
+            super().__init__(**short_form(fields))
 
     name: str
     """The job's name."""
@@ -429,15 +441,15 @@ class MPIJobSpec(Spec):
 
 
 def made(fields: Mapping[str, Any]) -> MPIJobSpec:
-    """The specification of fields or of the short form's arguments, which are checked here and not by the type checker."""
-    return MPIJobSpec(**short_form(dict(fields)))
+    """The specification of fields, which are checked here and not by the type checker."""
+    return MPIJobSpec(**fields)
 
 
 #: Arguments of the short form, and the resource that each is of every Worker.
 PER_WORKER = {"gpus_per_worker": NVIDIA_GPU, "cpu_per_worker": "cpu", "memory_per_worker": "memory"}
 
 
-def short_form(fields: dict[str, Any]) -> dict[str, Any]:
+def short_form(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a specification from the arguments of the short form, such as `workers=4, gpus_per_worker=1`."""
     fields = dict(fields)
     given = fields.get("worker_spec")
