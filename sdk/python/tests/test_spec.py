@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import re
 import tempfile
 from pathlib import Path
@@ -203,10 +204,42 @@ def test_the_service_makes_the_pods_that_a_specification_describes(
         assert (policy["ttlSecondsAfterFinished"], policy["schedulingPolicy"]) == (60, {"minAvailable": 2})
 
 
-def test_numbers_of_numpy_are_values_of_variables() -> None:
-    numpy = pytest.importorskip("numpy")
-    spec = spec_of({"env": {"STEPS": numpy.int64(3), "LR": numpy.float64(0.5)}})
-    assert spec.env == {"STEPS": "3", "LR": "0.5"}
+@numbers.Integral.register
+class Int64:
+    """A number as NumPy's `int64` is one: registered, but not derived from `int`."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __index__(self) -> int:
+        return self.value
+
+
+class Scalar:
+    """A value as NumPy's `bool_` or a tensor without dimensions: no number, but it has one."""
+
+    shape: tuple[int, ...] = ()
+
+    def __init__(self, value: bool | float) -> None:
+        self.value = value
+
+    def item(self) -> bool | float:
+        return self.value
+
+
+def test_numbers_of_numpy_and_of_tensors_are_values_of_variables() -> None:
+    spec = spec_of({"env": {"STEPS": Int64(3), "LR": Scalar(0.5), "FAST": Scalar(value=True)}, "workers": Int64(2)})
+    assert (spec.env, spec.worker_spec.replicas) == ({"STEPS": "3", "LR": "0.5", "FAST": "true"}, 2)
+    several = Scalar(1.0)
+    several.shape = (3,)
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_of({"env": {"SEVERAL": several}})
+    assert list(caught.value.fields) == [
+        FieldFault("env.SEVERAL", "is a Scalar; give a text, a number, a SecretKey or a ConfigMapKey")
+    ]
 
 
 def test_the_programs_that_start_ranks_are_those_of_the_service() -> None:

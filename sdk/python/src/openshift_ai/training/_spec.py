@@ -62,8 +62,12 @@ def _text(value: Any) -> Any:
     """Numbers are texts in Kubernetes' quantities and environments."""
     if isinstance(value, bool):
         return str(value).lower()
-    # NumPy's numbers are Real too.
-    return str(value) if isinstance(value, numbers.Real) else value
+    # NumPy's numbers are Real, too, and have fewer digits than those that they are converted to.
+    if isinstance(value, numbers.Real):
+        return str(value)
+    # Its truth values and a tensor with one element are not.
+    convert = getattr(value, "item", None)
+    return _text(convert()) if callable(convert) and getattr(value, "shape", None) == () else value
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -109,7 +113,14 @@ class ConfigMapKey(Spec):
     """Its key."""
 
 
-Variable = SecretKey | ConfigMapKey | Text
+def _variable(value: Any) -> Any:
+    value = _text(value)
+    if not isinstance(value, (str, Mapping, Spec)):
+        raise ValueError(f"is a {type(value).__name__}; give a text, a number, a SecretKey or a ConfigMapKey")
+    return value
+
+
+Variable = Annotated[SecretKey | ConfigMapKey | str, BeforeValidator(_variable)]
 
 
 class ClaimVolume(Spec):
