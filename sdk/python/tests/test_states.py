@@ -31,6 +31,14 @@ def test_a_state_is_shown_as_the_service_sends_it(case: dict[str, Any]) -> None:
     assert status.is_cancelled == (row["state"] == "Cancelled")
 
 
+def test_the_last_line_of_a_cell_shows_a_status_in_one_row() -> None:
+    status = JobStatus(kind="MPIJob", namespace="n", name="<pi>", phase="Running", state="Running")
+    assert repr(status) == str(status) == "<JobStatus MPIJob n/<pi>: Running>"
+    shown = status._repr_html_()
+    assert "&lt;pi&gt;" in shown
+    assert shown == _html.job_table([status])
+
+
 def test_a_state_that_is_not_known_has_no_colour_of_another() -> None:
     newer = [case["row"] for case in CASES if "status" not in case]
     assert len(newer) == 2

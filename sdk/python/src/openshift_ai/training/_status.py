@@ -11,6 +11,17 @@ from ._models import Job, JobMetrics, JobRow
 class JobStatus(JobRow):
     """The status of a job, as the service computed it."""
 
+    def __repr__(self) -> str:
+        return f"<JobStatus {self.kind} {self.namespace}/{self.name}: {self.summary}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        from ._html import job_table
+
+        return job_table([self])
+
     @property
     def workers_running(self) -> int:
         """Workers that run and are ready."""
