@@ -46,6 +46,16 @@ def test_the_short_form_runs_as_it_stands(cluster: Cluster, tmp_path: Path) -> N
     assert printed(done.stdout.splitlines()) == [f"rank {rank} of 4 trains" for rank in range(4)]
 
 
+def test_a_program_that_does_not_close_its_client_leaves_no_socket_open(cluster: Cluster, tmp_path: Path) -> None:
+    program = tmp_path / "open.py"
+    program.write_text(
+        "import gc\nfrom openshift_ai.training import MPIJobClient\n"
+        "MPIJobClient().whoami()\ngc.collect()\nlast = MPIJobClient()\nprint(last.whoami().user)\n"
+    )
+    done = run(program, cluster, tmp_path)
+    assert (done.stdout, done.stderr) == ("kubernetes-admin\n", ""), "a socket that is left open is a ResourceWarning"
+
+
 @pytest.mark.parametrize("name", ["requirements.py", "short.py"])
 def test_a_program_has_at_most_ten_lines_besides_its_specification(name: str) -> None:
     # The specification of the longer one is a single statement.

@@ -40,3 +40,7 @@ def http_client(**options: Any) -> httpx.AsyncClient:
 
     options["limits"] = httpx.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=KEPT_SECONDS)
     return httpx.AsyncClient(**options)
+
+
+def close_with(owner: object, client: httpx.AsyncClient) -> None:
+    """Does nothing: only a running loop can close the connections, which is what `async with` is for."""

@@ -59,13 +59,15 @@ class AsyncTransport:
             trusted = await self.trusted()
             # Others may have come here meanwhile.
             with self._lock:
-                self._client = self._client or runtime.http_client(
-                    base_url=service.url,
-                    verify=trusted,
-                    headers={"User-Agent": _http.USER_AGENT},
-                    # A proxy cannot reach this machine's own loopback.
-                    trust_env=urlsplit(service.url).hostname not in LOOPBACK,
-                )
+                if self._client is None:
+                    self._client = runtime.http_client(
+                        base_url=service.url,
+                        verify=trusted,
+                        headers={"User-Agent": _http.USER_AGENT},
+                        # A proxy cannot reach this machine's own loopback.
+                        trust_env=urlsplit(service.url).hostname not in LOOPBACK,
+                    )
+                    runtime.close_with(self, self._client)
         return service, self._client
 
     async def trusted(self) -> ssl.SSLContext:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,3 +39,8 @@ def http_client(**options: Any) -> httpx.Client:
 
     options["limits"] = httpx.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=KEPT_SECONDS)
     return httpx.Client(**options)
+
+
+def close_with(owner: object, client: httpx.Client) -> None:
+    """Closes the connections when their owner is no longer used, and at the end of the program."""
+    weakref.finalize(owner, client.close)
