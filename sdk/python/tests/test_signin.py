@@ -101,6 +101,63 @@ def test_a_token_is_not_sent_without_tls_unless_that_is_asked_for() -> None:
         client.whoami()
 
 
+def test_a_token_that_was_found_goes_only_to_the_address_that_was_found_with_it(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("token", "kubeconfig-token"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(_signin, "IN_CLUSTER", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    config = kubeconfig(cluster, token="of-the-kubeconfig")
+    service = {"url": "https://known.example/", "certificateAuthority": cluster.ca}
+    config["clusters"][0]["cluster"]["extensions"] = [{"name": _signin.EXTENSION, "extension": service}]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("ODH_HOME", str(cluster.home))
+    own = {
+        _signin.POD_URL: "token",
+        f"{_signin.POD_URL}:443/": "token",
+        "https://KNOWN.example:443": "of-the-kubeconfig",
+        cluster.url: cluster.token,
+    }
+    for url, token in own.items():
+        assert _signin.find(url).tokens.token() == token
+    assert _signin.find("https://known.example").ca == cluster.ca
+    others = (
+        "https://evil.example",
+        "http://127.0.0.1:28099",
+        "http://known.example",
+        "https://known.example:8443",
+        "https://known.example.evil.example",
+        "https://known.example@evil.example",
+    )
+    for url in others:
+        for given in (url, None):
+            monkeypatch.setenv("ODH_TRAINING_URL", url)
+            with pytest.raises(ConfigurationError, match="there is no token for") as caught:
+                _signin.find(given, insecure_http=True)
+            assert "is for https://known.example/ only" in str(caught.value)
+        with pytest.raises(ConfigurationError, match="there is no token for"):
+            _signin.find(url, kubeconfig=tmp_path / "config", insecure_http=True)
+    explicit = _signin.find("https://evil.example", tmp_path / "token")
+    assert explicit.tokens.token() == "token", "the caller gave it"
+
+
+def test_a_file_without_certificate_authorities_does_not_trust_those_of_the_machine(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    certificate = Path(cluster.ca).read_text()
+    for text in ("", "\n \n", "no certificate", certificate[: len(certificate) // 2]):
+        (tmp_path / "ca.crt").write_text(text)
+        with (
+            pytest.raises(ConfigurationError, match="has no certificate authorities"),
+            MPIJobClient(cluster.url, token=cluster.token, ca=str(tmp_path / "ca.crt")) as client,
+        ):
+            client.whoami()
+        with pytest.raises(ssl.SSLError):
+            context(text=text)
+
+
 def test_a_pod_signs_in_with_its_own_token_which_is_read_again_when_it_was_rotated(
     cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +172,8 @@ def test_a_pod_signs_in_with_its_own_token_which_is_read_again_when_it_was_rotat
         str(tmp_path / "ca.crt"),
         namespace,
     )
-    with MPIJobClient(cluster.url, ca=cluster.ca) as client:
+    monkeypatch.setattr(_signin, "POD_URL", cluster.url)
+    with MPIJobClient(ca=cluster.ca) as client:
         with pytest.raises(UnauthenticatedError):
             client.whoami()
         (tmp_path / "token").write_text(token)

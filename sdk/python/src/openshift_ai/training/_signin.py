@@ -3,6 +3,9 @@
 In this order: arguments, `ODH_TRAINING_URL` (with `ODH_TRAINING_TOKEN` and `ODH_TRAINING_CA`), the pod's own cluster, the
 kubeconfig's cluster, the local cluster of `odh local up`. Only files and the environment are read; the only request is for the
 service's Route if a kubeconfig leads to an OpenShift cluster.
+
+A token that was found is only for the service that was found with it. It must not go to another address, which may be
+anybody's; for that, the caller gives a token.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 #: The namespace and name of the service in a cluster.
 SERVICE_NAMESPACE = "mpi-operator"
 SERVICE_NAME = "odh-training"
+#: The service's address for pods.
+POD_URL = f"https://{SERVICE_NAME}.{SERVICE_NAMESPACE}.svc"
 #: The entry of a kubeconfig's cluster that says where its service is: `{url, certificateAuthority}`.
 EXTENSION = "training.opendatahub.io/service"
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -105,6 +110,11 @@ class FileToken:
         before = self._value
         self._read()
         return self._value != before
+
+
+def given_token(token: str | os.PathLike[str]) -> TokenSource:
+    """A token that was given: its text, or the path of the file that has it."""
+    return FixedToken(token) if isinstance(token, str) else FileToken(Path(token))
 
 
 @dataclass
@@ -191,7 +201,7 @@ class Service:
 
 def find(
     url: str | None = None,
-    token: str | None = None,
+    token: str | os.PathLike[str] | None = None,
     ca: str | ssl.SSLContext | None = None,
     namespace: str | None = None,
     context: str | None = None,
@@ -204,7 +214,7 @@ def find(
     """
     asked = Asked(url, token, ca, context, kubeconfig)
     looked: list[str] = []
-    ways = [_from_arguments, _from_environment, _from_pod, _from_kubeconfig, _from_local_cluster]
+    ways = [_from_arguments, _from_environment, *PLACES]
     if context or kubeconfig:
         ways = [_from_arguments] if url else [_from_kubeconfig]
     for way in ways:
@@ -212,7 +222,7 @@ def find(
         if service is None:
             continue
         service.url = _checked(service.url, insecure_http)
-        service.tokens = FixedToken(token) if token else service.tokens
+        service.tokens = given_token(token) if token else service.tokens
         service.ca = ca or service.ca
         service.namespace = namespace or service.namespace or _namespace(asked) or "default"
         return service
@@ -229,7 +239,7 @@ class Asked:
     """What the caller gave."""
 
     url: str | None
-    token: str | None = field(repr=False)
+    token: str | os.PathLike[str] | None = field(repr=False)
     ca: str | ssl.SSLContext | None
     context: str | None
     kubeconfig: str | os.PathLike[str] | None
@@ -251,15 +261,35 @@ def _from_arguments(asked: Asked, looked: list[str]) -> Service | None:
     if not asked.url:
         looked.append("no argument url=")
         return None
-    if asked.token:
-        return Service(asked.url, FixedToken(asked.token), found="the argument url=")
-    variable = os.environ.get("ODH_TRAINING_TOKEN")
-    if variable:
-        return Service(asked.url, FixedToken(variable), found="the argument url=")
-    tokens = _pod_token() or _kubeconfig_token(asked)
-    if tokens is None:
-        raise ConfigurationError("there is no token", hint="give token=, or set ODH_TRAINING_TOKEN")
-    return Service(asked.url, tokens, _environment_ca(), found="the argument url=")
+    return _at(asked.url, asked, "the argument url=")
+
+
+def _at(url: str, asked: Asked, found: str) -> Service:
+    """The service at an address: with the token that was given, or with that of the place that names the address."""
+    given = asked.token or os.environ.get("ODH_TRAINING_TOKEN")
+    if given:
+        return Service(url, given_token(given), _environment_ca(), found=found)
+    known: list[Service] = []
+    looked: list[str] = []
+    for way in (_from_kubeconfig,) if asked.context or asked.kubeconfig else PLACES:
+        service = way(asked, looked)
+        if service is not None and _origin(service.url) == _origin(url):
+            return Service(url, service.tokens, _environment_ca() or service.ca, service.namespace, found)
+        known += [service] if service else []
+    raise ConfigurationError(
+        f"there is no token for {url}",
+        details=[f"the token of {one.found} is for {one.url} only" for one in known] or looked,
+        hint="give token=, or set ODH_TRAINING_TOKEN; Path(FILE) as token= is read again when it was rotated",
+    )
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _environment_ca() -> str | None:
@@ -271,11 +301,7 @@ def _from_environment(asked: Asked, looked: list[str]) -> Service | None:
     if not url:
         looked.append("ODH_TRAINING_URL is not set")
         return None
-    variable = asked.token or os.environ.get("ODH_TRAINING_TOKEN")
-    tokens = FixedToken(variable) if variable else _pod_token() or _kubeconfig_token(asked)
-    if tokens is None:
-        raise ConfigurationError("ODH_TRAINING_URL is set, but there is no token", hint="set ODH_TRAINING_TOKEN")
-    return Service(url, tokens, _environment_ca(), found="ODH_TRAINING_URL")
+    return _at(url, asked, "ODH_TRAINING_URL")
 
 
 def _pod_token() -> FileToken | None:
@@ -289,8 +315,7 @@ def _from_pod(_: Asked, looked: list[str]) -> Service | None:
         looked.append("this is not a pod with a service account's token")
         return None
     authority = next((IN_CLUSTER / name for name in (SERVICE_CA, "ca.crt") if (IN_CLUSTER / name).is_file()), None)
-    url = f"https://{SERVICE_NAME}.{SERVICE_NAMESPACE}.svc"
-    return Service(url, tokens, str(authority) if authority else None, found="the pod's own cluster")
+    return Service(POD_URL, tokens, str(authority) if authority else None, found="the pod's own cluster")
 
 
 def _namespace(asked: Asked) -> str | None:
@@ -302,15 +327,6 @@ def _namespace(asked: Asked) -> str | None:
     except ConfigurationError:
         return None
     return str(entry.get("namespace") or "") or None
-
-
-def _kubeconfig_token(asked: Asked) -> TokenSource | None:
-    try:
-        return Kubeconfig.read(asked.kubeconfig).tokens(asked.context)
-    except ConfigurationError:
-        if asked.context or asked.kubeconfig:
-            raise
-        return None
 
 
 def _from_kubeconfig(asked: Asked, looked: list[str]) -> Service | None:
@@ -400,6 +416,10 @@ def _local_service(server: str | None) -> Service | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+#: Where the service and a token for it are found together.
+PLACES = (_from_pod, _from_kubeconfig, _from_local_cluster)
 
 
 def is_local(service: Service) -> bool:

@@ -58,7 +58,7 @@ class MPIJobClient:
         self,
         url: str | None = None,
         *,
-        token: str | None = None,
+        token: str | os.PathLike[str] | None = None,
         ca: str | ssl.SSLContext | None = None,
         namespace: str | None = None,
         context: str | None = None,
@@ -69,8 +69,10 @@ class MPIJobClient:
     ) -> None:
         """Creates a client.
 
-        `namespace` is that of jobs for which none is given. `kubeconfig` and `context`, the name of a context or of a cluster in
-        it, choose a cluster. `timeout` bounds each request, in seconds, and `backoff` how often a failed one is retried.
+        `token` is a token, or the path of a file with one, which may be rotated. Without it, an address gets only the token of
+        the pod, the kubeconfig or the local cluster that names this address. `namespace` is that of jobs for which none is given.
+        `kubeconfig` and `context`, the name of a context or of a cluster in it, choose a cluster. `timeout` bounds each request,
+        in seconds, and `backoff` how often a failed one is retried.
         `insecure_http` permits a token without TLS.
         """
 
