@@ -15,6 +15,7 @@ from local_cluster import IMAGE, Cluster, printed
 from nbclient import NotebookClient
 
 from openshift_ai.training import JobDetails, JobStatus, LiveView, MPIJobClient, _html, show
+from openshift_ai.training._durations import age
 from openshift_ai.training._plot import chart
 from openshift_ai.training._status import Metrics
 
@@ -110,8 +111,8 @@ def test_times_are_short() -> None:
 
     began = datetime(2026, 1, 31, tzinfo=timezone.utc)
     lengths = [5, 65, 3_661, 90_061]
-    assert [_html.age(began, began + timedelta(seconds=s)) for s in lengths] == ["5s", "1m5s", "1h1m", "1d1h"]
-    assert _html.age(None) == "-"
+    assert [age(began, began + timedelta(seconds=s)) for s in lengths] == ["5s", "1m5s", "1h1m", "1d1h"]
+    assert age(None) == "-"
 
 
 def test_a_live_view_follows_the_job_and_ends_with_it(client: MPIJobClient, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +148,7 @@ def test_the_widget_shows_the_view_and_ends_the_job(client: MPIJobClient) -> Non
 
     job = client.create_mpijob(name="widget", image=IMAGE, command=["x"], suspend=True)
     view = LiveView(job)
-    widget = JobWidget(view)
+    widget = JobWidget(view, job.delete)
     widget.redraw(view)
     assert "widget" in widget.content
     assert not widget.has_ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib.metadata
 import os
 import re
@@ -45,6 +46,29 @@ def test_every_public_name_is_there_for_type_checkers_and_at_run_time() -> None:
     assert dir(training) == sorted(training.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         getattr(training, "Nothing")  # noqa: B009 - a type checker refuses the plain way
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of the package that a module imports: at any time, or for its types only."""
+    inside = path.relative_to(SOURCE).with_suffix("").parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = inside[: len(inside) - node.level]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            found |= {".".join([*base, name]) for name in names}
+    return found
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    modules = [path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.name != "__init__.py"]
+    imports = {".".join(path.relative_to(SOURCE).with_suffix("").parts): imports_of(path) for path in modules}
+    assert {"_errors", "_async.job"} <= imports["_async.client"]
+    order = graphlib.TopologicalSorter(imports)
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle: " + " is imported by ".join(error.args[1]))
 
 
 def test_every_error_is_in_the_tree_that_the_documentation_draws() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from html import escape
 from typing import TYPE_CHECKING
 
+from ._durations import age
+
 if TYPE_CHECKING:
-    from ._models import CompareJobsResponse
-    from ._status import JobDetails, JobStatus
+    from ._models import CompareJobsResponse, Job, JobRow
 
 #: A colour and a shape for how a job is: colour alone is not for everyone. A word of a newer service has neither.
 _LOOKS = {
@@ -27,37 +27,25 @@ _STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:13px"
 _CELL = "padding:4px 12px 4px 0;text-align:left;vertical-align:top"
 
 
-def badge(status: JobStatus) -> str:
+def badge(status: JobRow) -> str:
     """The state, by colour, shape and word; the sentence about it is its title."""
     colour, shape = _LOOKS.get(status.health, _UNKNOWN)
     title = f' title="{escape(status.message)}"' if status.message else ""
     return f'<span style="color:{colour};font-weight:600"{title}>{shape} {escape(status.state)}</span>'
 
 
-def bar(status: JobStatus) -> str:
+def bar(status: JobRow) -> str:
     """The Workers that run, of all; only their number if the job does not run."""
-    if not status.workers_total:
+    workers = status.workers
+    if workers is None or not workers.of:
         return "-"
     if status.phase != "Running":
-        return str(status.workers_total)
-    text = f"{status.workers_running}/{status.workers_total}"
-    label = f"{status.workers_running} of {status.workers_total} Workers running"
+        return str(workers.of)
+    label = f"{workers.running} of {workers.of} Workers running"
     return (
-        f'<meter min="0" max="{status.workers_total}" value="{status.workers_running}" '
-        f'aria-label="{label}" style="width:80px"></meter> {text}'
+        f'<meter min="0" max="{workers.of}" value="{workers.running}" '
+        f'aria-label="{label}" style="width:80px"></meter> {workers.running}/{workers.of}'
     )
-
-
-def age(since: datetime | None, until: datetime | None = None) -> str:
-    """How long something took, or has taken so far."""
-    if since is None:
-        return "-"
-    total = max(int(((until or datetime.now(timezone.utc)) - since).total_seconds()), 0)
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if total >= length:
-            rest = total % length // {"d": 3600, "h": 60, "m": 1}[unit]
-            return f"{total // length}{unit}{rest}{ {'d': 'h', 'h': 'm', 'm': 's'}[unit] }"
-    return f"{total}s"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -67,7 +55,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<table style="{_STYLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def job_table(jobs: Sequence[JobStatus]) -> str:
+def job_table(jobs: Sequence[JobRow]) -> str:
     """Jobs, one in each row."""
     if not jobs:
         return '<p style="font-family:sans-serif">No jobs</p>'
@@ -87,7 +75,7 @@ def job_table(jobs: Sequence[JobStatus]) -> str:
     return table(["Name", "Namespace", "Kind", "State", "Workers", "GPUs", "Progress", "Time"], rows)
 
 
-def progress(job: JobStatus) -> str:
+def progress(job: JobRow) -> str:
     """How far the training is, if it reports that."""
     if job.progress is None:
         return "-"
@@ -95,10 +83,9 @@ def progress(job: JobStatus) -> str:
     return f'<progress max="100" value="{percent}" aria-label="Progress"></progress> {percent} %'
 
 
-def details(job: JobDetails) -> str:
+def details(job: Job) -> str:
     """A job with its pods, and why it failed."""
-    status = job.row_status
-    text = job_table([status])
+    text = job_table([job.row] if job.row else [])
     if job.failure:
         lines = "".join(f"<li><code>{escape(line)}</code></li>" for line in job.failure.evidence)
         text += (
@@ -129,7 +116,7 @@ def comparison(found: CompareJobsResponse) -> str:
     return table(["", *found.columns], rows)
 
 
-def live(status: JobStatus, lines: Sequence[str], note: str = "") -> str:
+def live(status: JobRow, lines: Sequence[str], note: str = "") -> str:
     """A job while it runs: its row, what it waits for, and the end of its output."""
     tail = escape("\n".join(lines))
     said = f'<p style="font-family:sans-serif" role="status">{escape(note)}</p>' if note else ""

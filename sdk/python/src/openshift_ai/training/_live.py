@@ -172,7 +172,7 @@ def _widget(view: LiveView) -> Any:
     with contextlib.suppress(ImportError):
         from ._widget import JobWidget
 
-        return JobWidget(view)
+        return JobWidget(view, view._job.delete)
     return None
 
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._status import Metrics
+    from ._models import JobMetrics
 
 _WIDTH, _HEIGHT, _MARGIN = 420, 140, 24
 #: Colours that differ for people who see few of them, each with a pattern of dashes.
@@ -54,7 +54,7 @@ def chart(title: str, lines: Sequence[tuple[str, Sequence[float], Sequence[float
     )
 
 
-def metrics(found: Metrics) -> str:
+def metrics(found: JobMetrics) -> str:
     """A chart for each metric of the training, for the CPU and memory of the pods, and for what else is measured of them."""
     charts = [
         chart(one.name, [(one.name, one.seconds, [float(value) for value in one.values])]) for one in found.training

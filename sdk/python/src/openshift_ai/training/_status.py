@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from ._durations import age
 from ._models import Job, JobMetrics, JobRow
 
 
@@ -68,8 +69,6 @@ class JobStatus(JobRow):
         if self.has_ended:
             if self.running_since is None or self.finished is None:
                 return self.state
-            from ._html import age
-
             return f"{self.state} after {age(self.running_since, self.finished)}"
         if self.phase == "Running" and self.workers_total:
             return f"{self.state}, {self.workers_running}/{self.workers_total} Workers running"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anywidget
 import traitlets
 
 if TYPE_CHECKING:
-    from ._live import LiveView
+    from ._status import JobStatus
 
 _SCRIPT = """
 function render({ model, el }) {
@@ -29,6 +30,17 @@ export default { render };
 """
 
 
+class View(Protocol):
+    """What is shown."""
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's newest status."""
+        ...
+
+    def _repr_html_(self) -> str: ...
+
+
 class JobWidget(anywidget.AnyWidget):  # type: ignore[misc, unused-ignore]
     """Shows HTML that Python writes and escapes; its button ends the job."""
 
@@ -36,16 +48,16 @@ class JobWidget(anywidget.AnyWidget):  # type: ignore[misc, unused-ignore]
     content = traitlets.Unicode("").tag(sync=True)
     has_ended = traitlets.Bool(default_value=False).tag(sync=True)
 
-    def __init__(self, view: LiveView) -> None:
+    def __init__(self, view: View, delete: Callable[[], None]) -> None:
         super().__init__(content=view._repr_html_())
-        self._view = view
+        self._delete = delete
         self.on_msg(self._asked)
 
-    def redraw(self, view: LiveView) -> None:
+    def redraw(self, view: View) -> None:
         """Shows the newest state."""
         self.content = view._repr_html_()
         self.has_ended = view.status.has_ended
 
     def _asked(self, _: Any, message: Any, __: Any) -> None:
         if isinstance(message, dict) and message.get("action") == "delete":
-            self._view._job.delete()
+            self._delete()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import unquote
 
 from .. import _notes
@@ -30,17 +31,36 @@ if TYPE_CHECKING:
     from .. import _models as models
     from .. import _status as statuses
     from .._status import JobDetails, JobStatus, LogLine, Metrics
-    from .client import AsyncMPIJobClient
+    from .transport import AsyncTransport
 else:
     models, statuses = Module("_models"), Module("_status")
 
 Level = Literal["debug", "info", "warning", "error"]
 
 
+class AsyncJobOwner(Protocol):
+    """The client that jobs are of, as far as they need it."""
+
+    @property
+    def transport(self) -> AsyncTransport:
+        """The connection to the service."""
+        ...
+
+    async def from_yaml(self, source: str | Path, *, namespace: str | None = None) -> AsyncMPIJob:
+        """Creates a job from a manifest."""
+        ...
+
+    async def put_notification_rule(
+        self, name: str, *, url: str | None, email: str | None, job: str | None, kind: str, phases: Sequence[str]
+    ) -> models.NotificationRule:
+        """Creates or replaces a rule."""
+        ...
+
+
 class AsyncMPIJob:
     """A job of the cluster: an MPIJob, or a TrainJob, PyTorchJob or TFJob."""
 
-    def __init__(self, client: AsyncMPIJobClient, status: JobStatus) -> None:
+    def __init__(self, client: AsyncJobOwner, status: JobStatus) -> None:
         self._client = client
         self._status = status
         self.warnings: list[str] = []
@@ -49,9 +69,7 @@ class AsyncMPIJob:
         """What the job waited for when it was created."""
 
     @classmethod
-    async def from_yaml(
-        cls, client: AsyncMPIJobClient, source: str | Path, *, namespace: str | None = None
-    ) -> AsyncMPIJob:
+    async def from_yaml(cls, client: AsyncJobOwner, source: str | Path, *, namespace: str | None = None) -> AsyncMPIJob:
         """Creates a job from a manifest or a file with one, as `client.from_yaml` does."""
         return await client.from_yaml(source, namespace=namespace)
 
@@ -524,11 +542,29 @@ class AsyncMPIJob:
 
     async def retry(self, *, new_name: str | None = None, set: Sequence[str] = ()) -> AsyncMPIJob:
         """Runs the ended job again, as another job, with changes such as `["worker.memory=64Gi"]`."""
-        return await self._client._rerun(models.RETRY_JOB, self, "retry", new_name, set)
+        return await self._rerun(models.RETRY_JOB, "retry", new_name, set)
 
     async def clone(self, *, new_name: str | None = None, set: Sequence[str] = ()) -> AsyncMPIJob:
         """Runs a copy of the job with changes such as `["env.LR=0.01", "workers=8"]`."""
-        return await self._client._rerun(models.CLONE_JOB, self, "copy", new_name, set)
+        return await self._rerun(models.CLONE_JOB, "copy", new_name, set)
+
+    async def _rerun(
+        self, method: models.Method, word: str, new_name: str | None, changes: Sequence[str]
+    ) -> AsyncMPIJob:
+        """Runs the job again, as a retry or a clone."""
+        # A name of our own makes a retried request conflict with the first.
+        name = new_name or f"{self.name[:40].rstrip('-.')}-{word}-{os.urandom(3).hex()}"
+        transport = self._client.transport
+        answer = await transport.call(
+            method,
+            self.path,
+            body={"newName": name, "set": list(changes)},
+            is_done=lambda error: isinstance(error, ConflictError) and error.reason == "AlreadyExists",
+        )
+        if answer is None:
+            found = await transport.call(models.GET_JOB, {**self.path, "name": name})
+            return AsyncMPIJob(self._client, statuses.JobStatus.model_validate((found or {})["row"]))
+        return AsyncMPIJob(self._client, statuses.JobStatus.model_validate(answer["job"]))
 
     async def export(self, format: Literal["yaml", "json", "cli", "python"] = "yaml") -> str:
         """The job as what creates it again: a manifest, a command of the CLI, or a program for this package."""

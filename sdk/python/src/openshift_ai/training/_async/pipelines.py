@@ -5,12 +5,12 @@ All of it is watching and creating. Nothing is kept in the cluster: a pipeline e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .._durations import seconds
 from .._errors import JobCancelledError, JobFailedError, NotFoundError, TrainingTimeoutError
@@ -20,8 +20,26 @@ from .job import AsyncMPIJob
 
 if TYPE_CHECKING:
     from .._spec import MPIJobSpec
-    from .._status import JobStatus
-    from .client import AsyncMPIJobClient
+    from .._status import JobChange, JobStatus
+
+
+class AsyncRunner(Protocol):
+    """The client of a pipeline: it creates jobs and watches them."""
+
+    async def create_mpijob(self, spec: MPIJobSpec | None = None) -> AsyncMPIJob:
+        """Creates a job."""
+        ...
+
+    def watch(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        kind: Literal["mpijob"],
+        timeout: float | timedelta | None,
+    ) -> AsyncGenerator[JobChange, None]:
+        """Yields changes of jobs."""
+        ...
 
 
 @dataclass
@@ -46,7 +64,7 @@ class AsyncJobResult:
 
 
 async def run(
-    client: AsyncMPIJobClient,
+    client: AsyncRunner,
     spec: MPIJobSpec,
     *,
     retries: Retries | None = None,
@@ -89,7 +107,7 @@ async def run(
 
 
 async def chain(
-    client: AsyncMPIJobClient, steps: Iterable[Step | MPIJobSpec], *, timeout: float | timedelta | None = None
+    client: AsyncRunner, steps: Iterable[Step | MPIJobSpec], *, timeout: float | timedelta | None = None
 ) -> list[AsyncJobResult]:
     """Runs jobs one after another, each as the one that ran before has ended; returns the results of those that ran.
 
@@ -108,7 +126,7 @@ async def chain(
 
 
 async def sweep(
-    client: AsyncMPIJobClient,
+    client: AsyncRunner,
     specs: Sequence[MPIJobSpec],
     *,
     at_most: int = 4,
@@ -146,7 +164,7 @@ async def sweep(
 
 
 async def _next_end(
-    client: AsyncMPIJobClient,
+    client: AsyncRunner,
     running: dict[tuple[str, str, str], int],
     where: dict[str, Any],
     timeout: float | None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._backoff import Backoff
 from .._durations import seconds
-from .._errors import ConflictError, ForbiddenError, JobWarning, TrainingTimeoutError, UsageError
+from .._errors import ForbiddenError, JobWarning, TrainingTimeoutError, UsageError
 from .._lazy import Module
 from .._signin import Service, find, is_local
 from .._yaml import namespace_of
@@ -259,20 +259,6 @@ class MPIJobClient:
         for text in (*job.warnings, *(f"it waits: {text}" for text in waits)):
             warnings.warn(f"{job.name}: {text}", JobWarning, stacklevel=3)
         return job
-
-    def _rerun(self, method: models.Method, job: MPIJob, word: str, new_name: str | None, set: Sequence[str]) -> MPIJob:
-        """Runs a job again, as a retry or a clone."""
-        # A name of our own makes a retried request conflict with the first.
-        name = new_name or f"{job.name[:40].rstrip('-.')}-{word}-{os.urandom(3).hex()}"
-        answer = self.transport.call(
-            method,
-            job.path,
-            body={"newName": name, "set": list(set)},
-            is_done=lambda error: isinstance(error, ConflictError) and error.reason == "AlreadyExists",
-        )
-        if answer is None:
-            return self.get(name, namespace=job.namespace, kind=job.path["kind"])
-        return MPIJob(self, statuses.JobStatus.model_validate(answer["job"]))
 
     # Finding
 

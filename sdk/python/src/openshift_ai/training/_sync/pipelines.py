@@ -6,12 +6,12 @@ All of it is watching and creating. Nothing is kept in the cluster: a pipeline e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .._durations import seconds
 from .._errors import JobCancelledError, JobFailedError, NotFoundError, TrainingTimeoutError
@@ -21,8 +21,26 @@ from .job import MPIJob
 
 if TYPE_CHECKING:
     from .._spec import MPIJobSpec
-    from .._status import JobStatus
-    from .client import MPIJobClient
+    from .._status import JobChange, JobStatus
+
+
+class Runner(Protocol):
+    """The client of a pipeline: it creates jobs and watches them."""
+
+    def create_mpijob(self, spec: MPIJobSpec | None = None) -> MPIJob:
+        """Creates a job."""
+        ...
+
+    def watch(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        kind: Literal["mpijob"],
+        timeout: float | timedelta | None,
+    ) -> Generator[JobChange, None]:
+        """Yields changes of jobs."""
+        ...
 
 
 @dataclass
@@ -47,7 +65,7 @@ class JobResult:
 
 
 def run(
-    client: MPIJobClient,
+    client: Runner,
     spec: MPIJobSpec,
     *,
     retries: Retries | None = None,
@@ -90,7 +108,7 @@ def run(
 
 
 def chain(
-    client: MPIJobClient, steps: Iterable[Step | MPIJobSpec], *, timeout: float | timedelta | None = None
+    client: Runner, steps: Iterable[Step | MPIJobSpec], *, timeout: float | timedelta | None = None
 ) -> list[JobResult]:
     """Runs jobs one after another, each as the one that ran before has ended; returns the results of those that ran.
 
@@ -109,7 +127,7 @@ def chain(
 
 
 def sweep(
-    client: MPIJobClient,
+    client: Runner,
     specs: Sequence[MPIJobSpec],
     *,
     at_most: int = 4,
@@ -147,7 +165,7 @@ def sweep(
 
 
 def _next_end(
-    client: MPIJobClient,
+    client: Runner,
     running: dict[tuple[str, str, str], int],
     where: dict[str, Any],
     timeout: float | None,
