@@ -37,15 +37,29 @@ def python(program: str, *arguments: str, **variables: str) -> str:
 
 
 def test_every_public_name_is_there_for_type_checkers_and_at_run_time() -> None:
-    typed = re.findall(
-        r"^    from \.([\w.]+) import (\w+) as (\w+)$", (SOURCE / "__init__.py").read_text(), re.MULTILINE
-    )
-    assert {name: module for module, name, alias in typed if name == alias} == _PLACES
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    typed = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == _PLACES
+    written = next(n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__")
+    names = ast.literal_eval(written.value)
+    assert sorted(names) == sorted(["__version__", *_PLACES]), "tools read it without running it"
     for name in training.__all__:
         assert getattr(training, name) is not None
     assert dir(training) == sorted(training.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         getattr(training, "Nothing")  # noqa: B009 - a type checker refuses the plain way
+
+
+def test_the_client_has_a_general_name() -> None:
+    assert training.TrainingClient is training.MPIJobClient
+    assert training.AsyncTrainingClient is training.AsyncMPIJobClient
 
 
 def imports_of(path: Path) -> set[str]:

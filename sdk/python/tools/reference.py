@@ -11,11 +11,11 @@ HEAD = """# Python SDK
 <!-- Generated from the docstrings of sdk/python by tools/generate.py. -->
 
 Everything is in `openshift_ai.training`. `MPIJobClient`, `MPIJob` and the functions have asynchronous twins, `AsyncMPIJobClient`
-and `AsyncMPIJob`, with the same methods to be awaited, and iterators for `async for`.
+(`AsyncTrainingClient`) and `AsyncMPIJob`, with the same methods to be awaited, and iterators for `async for`.
 """
 #: Sections, and the names in each; what is public and in none of them is an error.
 SECTIONS: dict[str, list[str]] = {
-    "Clients and jobs": ["MPIJobClient", "MPIJob", "JobList"],
+    "Clients and jobs": ["MPIJobClient", "TrainingClient", "MPIJob", "JobList"],
     "Specifications": [
         "MPIJobSpec",
         "WorkerSpec",
@@ -44,10 +44,10 @@ def public(package: Path) -> dict[str, str]:
     """The module of every public name."""
     tree = ast.parse((package / "__init__.py").read_text())
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_MODULES":
-            modules = ast.literal_eval(node.value)
-            return {name: module for module, names in modules.items() for name in names}
-    raise ValueError("_MODULES is missing")
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PLACES":
+            places: dict[str, str] = ast.literal_eval(node.value)
+            return places
+    raise ValueError("_PLACES is missing")
 
 
 def section_of(name: str, module: str) -> str:

@@ -660,6 +660,10 @@ class AsyncMPIJobClient:
         return identity
 
 
+AsyncTrainingClient = AsyncMPIJobClient
+"""The same client by its general name: it works with TrainJobs, PyTorchJobs and TFJobs, too."""
+
+
 def _asked(spec: MPIJobSpec | None, fields: Mapping[str, Any]) -> MPIJobSpec:
     """The specification of a call's arguments."""
     from .._checks import check
