@@ -5,7 +5,9 @@ import { memo } from "react";
 import { clock, exact } from "../../format/time";
 import { messages } from "../../messages";
 import type { Line } from "./buffer";
-import { pieces, shorten } from "./text";
+import { pieces } from "./highlight";
+import type { Finder } from "./pattern";
+import { shorten } from "./text";
 
 const text = messages.job.logs;
 
@@ -15,7 +17,7 @@ type Props = {
   line: Line;
   number: number;
   columns: Columns;
-  pattern: RegExp | undefined;
+  pattern: Finder | undefined;
   isChosen: boolean;
   onChoose: (at: number) => void;
   onWhole: (number: number) => void;

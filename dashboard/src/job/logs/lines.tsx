@@ -8,6 +8,7 @@ import { ScrollRegion } from "../../components/scroll-region";
 import { messages } from "../../messages";
 import type { LineBuffer } from "./buffer";
 import { type Columns, LineRow } from "./line-row";
+import type { Finder } from "./pattern";
 
 const text = messages.job.logs;
 const lineHeight = 24;
@@ -18,7 +19,7 @@ type Props = {
   buffer: LineBuffer;
   version: number;
   columns: Columns;
-  pattern: RegExp | undefined;
+  pattern: Finder | undefined;
   at: number | undefined;
   /** Whether the view keeps to the newest line. */
   sticks: boolean;

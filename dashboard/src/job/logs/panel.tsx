@@ -13,11 +13,12 @@ import { useMoment } from "../cursor";
 import type { JobTab } from "../page";
 import type { Ref } from "../use-job";
 import { downloadLog } from "./download-log";
+import { highlighter } from "./highlight";
 import { LineDialog } from "./line-dialog";
 import type { Columns } from "./line-row";
 import { Lines } from "./lines";
 import { type LogQuery, readQuery, writeQuery } from "./query";
-import { highlighter, readable } from "./text";
+import { readable } from "./text";
 import { LogToolbar } from "./toolbar";
 import { type Log, useLog } from "./use-log";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { escapePattern, highlighter, pieces, readable, shorten } from "./text";
+import { readable, shorten } from "./text";
 
 describe("text of a log", () => {
   test("loses its terminal codes", () => {
@@ -38,33 +38,5 @@ describe("text of a log", () => {
     const started = performance.now();
     for (const hostile of ["\u001b]", "\u001bP", "\u001b[", "\r", "\u202e"]) shorten(hostile.repeat(500_000));
     expect(performance.now() - started).toBeLessThan(2_000);
-  });
-});
-
-describe("search", () => {
-  const found = (text: string, pattern: RegExp | undefined) =>
-    pieces(text, pattern)
-      .filter((piece) => piece.found)
-      .map((piece) => piece.text);
-
-  test("marks every match and keeps the rest of the line", () => {
-    const all = pieces("loss=1 Loss=2", highlighter("loss=\\d", true, false));
-    expect(all.map((piece) => piece.text).join("")).toBe("loss=1 Loss=2");
-    expect(all.filter((piece) => piece.found).map((piece) => piece.text)).toEqual(["loss=1", "Loss=2"]);
-  });
-
-  test("takes plain text literally", () => {
-    expect(found("a.b axb", highlighter("a.b", false, true))).toEqual(["a.b"]);
-    expect(escapePattern("a.b(c)")).toBe("a\\.b\\(c\\)");
-  });
-
-  test("of a pattern that matches nothing or is none marks nothing", () => {
-    expect(pieces("abc", highlighter("x*", true, true))).toEqual([{ text: "abc", found: false }]);
-    expect(highlighter("(", true, true)).toBeUndefined();
-    expect(highlighter("(a+)+$", true, true)).toBeUndefined();
-  });
-
-  test("marks a bounded number of matches", () => {
-    expect(found("a".repeat(1_000), /a/g)).toHaveLength(100);
   });
 });

@@ -46,41 +46,6 @@ export function shorten(text: string, limit = longestShown): { text: string; mor
   };
 }
 
-/** A part of a line, and whether the search found it. */
-export type Piece = { text: string; found: boolean };
-
-const mostMatches = 100;
-
-/** The parts of a line that match and those between them. */
-export function pieces(text: string, pattern: RegExp | undefined): Piece[] {
-  if (!pattern) return [{ text, found: false }];
-  const all: Piece[] = [];
-  let end = 0;
-  let matches = 0;
-  for (const match of text.matchAll(pattern)) {
-    if (!match[0]) continue;
-    if (match.index > end) all.push({ text: text.slice(end, match.index), found: false });
-    all.push({ text: match[0], found: true });
-    end = match.index + match[0].length;
-    matches += 1;
-    if (matches === mostMatches) break;
-  }
-  if (end < text.length || all.length === 0) all.push({ text: text.slice(end), found: false });
-  return all;
-}
-
-/** The pattern to highlight: undefined where this browser cannot run what the service ran, or only in exponential time. */
-export function highlighter(search: string, regex: boolean, matchCase: boolean): RegExp | undefined {
-  if (!search) return undefined;
-  const repeatedRepetition = /[+*}][^(]*\)[+*{]/;
-  if (regex && repeatedRepetition.test(search)) return undefined;
-  try {
-    return new RegExp(regex ? search : escapePattern(search), matchCase ? "gu" : "giu");
-  } catch {
-    return undefined;
-  }
-}
-
 /** The text as a pattern that matches it, for the service's regular expressions too. */
 export function escapePattern(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
