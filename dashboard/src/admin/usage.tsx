@@ -24,7 +24,7 @@ type By = keyof typeof text.bys;
 
 export function UsageTab() {
   const [namespace] = useNamespace();
-  const [view, setView] = useView();
+  const [view, setView] = useTableOrChart();
   const [since, setSince] = useState<Period>("30d");
   const [by, setBy] = useState<By>("namespace");
   const query = { since, ...(namespace && { namespace }), ...(by !== "namespace" && { by: [by] }) };
@@ -93,7 +93,7 @@ export function UsageTab() {
 }
 
 /** Table or chart, as the address says. */
-function useView(): [View, (view: View) => void] {
+function useTableOrChart(): [View, (view: View) => void] {
   const [address, setAddress] = useSearchParams();
   const view = views.find((one) => one === address.get("view")) ?? "table";
   const setView = (next: View) =>

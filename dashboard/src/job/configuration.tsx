@@ -27,7 +27,7 @@ import { messages } from "../messages";
 import { save } from "./download";
 import { readable } from "./logs/text";
 import type { Manifest } from "./manifest";
-import type { JobTab } from "./page";
+import type { JobTab } from "./tab";
 import type { Ref } from "./use-job";
 import { highlightYaml } from "./yaml-highlight";
 

@@ -20,7 +20,7 @@ import { messages } from "../messages";
 import { MomentButton, placeOf, useMoment } from "./cursor";
 import { type EventFilter, type EventGroup, groupEvents, matches } from "./event-groups";
 import { readable } from "./logs/text";
-import type { JobTab } from "./page";
+import type { JobTab } from "./tab";
 import { useJobEvents } from "./use-job";
 
 const text = messages.job.events;

@@ -19,8 +19,8 @@ import { useToast } from "../components/toasts";
 import { duration } from "../format/time";
 import { type Action, cloneAddress, compareAddress, permits } from "../jobs/actions";
 import { messages } from "../messages";
-import type { JobTab } from "./page";
 import { useRerun } from "./rerun";
+import type { JobTab } from "./tab";
 
 const text = messages.job;
 

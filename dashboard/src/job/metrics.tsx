@@ -30,7 +30,7 @@ import { messages } from "../messages";
 import { frontOf, Swatch, TimeChart } from "./chart";
 import { useMoment } from "./cursor";
 import { type Chart, chartsOf, extremes, rankOf, span, unmeasured, valueAt } from "./metrics-data";
-import type { JobTab } from "./page";
+import type { JobTab } from "./tab";
 import { timelineOf } from "./timeline-items";
 import { type Ref, useJobEvents } from "./use-job";
 

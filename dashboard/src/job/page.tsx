@@ -11,28 +11,16 @@ import { hasCode } from "../api/problem";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
 import { jobAddress } from "../jobs/actions";
-import { type StartAction, useActionStarter } from "../jobs/start-action";
+import { useActionStarter } from "../jobs/start-action";
 import { messages } from "../messages";
 import { MomentBar } from "./cursor";
 import { JobHeader } from "./header";
-import { type Manifest, readManifest } from "./manifest";
+import { readManifest } from "./manifest";
 import { Overview } from "./overview";
+import type { JobTab } from "./tab";
 import { hasEnded, type Ref, useJob } from "./use-job";
 
 const text = messages.job;
-
-/** What every tab gets. */
-export type JobTab = {
-  job: Job;
-  jobRef: Ref;
-  manifest: Manifest;
-  /** Whether the job may still change. */
-  live: boolean;
-  /** Whether it was deleted: then nothing can be done with it. */
-  isGone: boolean;
-  may: (verb: string, resource?: string) => boolean | undefined;
-  start: StartAction;
-};
 
 const Configuration = lazy(async () => ({ default: (await import("./configuration")).Configuration }));
 const Workers = lazy(async () => ({ default: (await import("./workers")).Workers }));

@@ -23,10 +23,10 @@ import { Age } from "../components/time";
 import { messages } from "../messages";
 import { countBy, type Health, healths, workersOf } from "./health";
 import { type Manifest, ranksOf, roleOf } from "./manifest";
-import type { JobTab } from "./page";
 import { PodDetails } from "./pod-details";
 import { type Column, columns, comparePods, type Entry, entriesOf, matchesPod } from "./pod-table";
 import { Shape } from "./shape";
+import type { JobTab } from "./tab";
 import { useJobEvents } from "./use-job";
 import { WorkerGrid } from "./worker-grid";
 

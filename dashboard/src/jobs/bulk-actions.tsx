@@ -5,7 +5,7 @@ import { useState } from "react";
 import { useNavigate } from "react-router-dom";
 import { messages } from "../messages";
 import { type Action, comparable, compareAddress, permits } from "./actions";
-import type { Select, Selection } from "./page";
+import type { Select, Selection } from "./selection";
 import { useActionStarter } from "./start-action";
 
 const text = messages.jobs;

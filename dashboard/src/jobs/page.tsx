@@ -3,18 +3,18 @@
 import { Button, PageSection } from "@patternfly/react-core";
 import CubesIcon from "@patternfly/react-icons/dist/esm/icons/cubes-icon";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useMemo } from "react";
 import { Link, useSearchParams } from "react-router-dom";
 import { keys } from "../api/cache";
-import { ask, client, type JobRow } from "../api/client";
+import { ask, client } from "../api/client";
 import { useLiveJobs, usePolling } from "../api/live";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert, ErrorState, NothingHere } from "../components/states";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
-import { rowKey } from "./actions";
 import { isFiltered, listQuery, noFilters, streamFilter, type View, viewOf, withView } from "./filter";
 import { JobsPaging } from "./paging";
+import { useSelection } from "./selection";
 import { JobsTable } from "./table";
 import { JobsToolbar } from "./toolbar";
 
@@ -22,7 +22,7 @@ const text = messages.jobs;
 
 export function JobsPage() {
   const [namespace] = useNamespace();
-  const [view, change] = useView();
+  const [view, change] = useJobsView();
   const query = listQuery(namespace, view);
   useLiveJobs(streamFilter(namespace, view));
   const polling = usePolling();
@@ -99,7 +99,7 @@ function Nothing({ view, change }: { view: View; change: (change: Partial<View>)
 }
 
 /** The view of the address, and how to change it. Typing replaces the entry of the browser's history. */
-export function useView(): [View, (change: Partial<View>, replace?: boolean) => void] {
+function useJobsView(): [View, (change: Partial<View>, replace?: boolean) => void] {
   const [query, setQuery] = useSearchParams();
   const view = useMemo(() => viewOf(query), [query]);
   const change = useCallback(
@@ -107,27 +107,4 @@ export function useView(): [View, (change: Partial<View>, replace?: boolean) => 
     [setQuery],
   );
   return [view, change];
-}
-
-export type Selection = ReadonlyMap<string, JobRow>;
-export type Select = (rows: JobRow[], selected: boolean) => void;
-
-/** The selected jobs, over pages; those on this page in their newest state. */
-function useSelection(rows: JobRow[] | undefined): [Selection, Select] {
-  const [chosen, setChosen] = useState<Selection>(new Map());
-  const select = useCallback<Select>((changed, selected) => {
-    setChosen((before) => {
-      const after = new Map(before);
-      for (const row of changed) {
-        if (selected) after.set(rowKey(row), row);
-        else after.delete(rowKey(row));
-      }
-      return after;
-    });
-  }, []);
-  const newest = useMemo(() => {
-    const shown = new Map(rows?.map((row) => [rowKey(row), row]));
-    return new Map([...chosen].map(([key, row]) => [key, shown.get(key) ?? row]));
-  }, [chosen, rows]);
-  return [newest, select];
 }

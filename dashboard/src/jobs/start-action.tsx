@@ -6,7 +6,7 @@ import type { JobRow } from "../api/client";
 import { useToast } from "../components/toasts";
 import { messages } from "../messages";
 import { type Action, type Outcome, rowKey, useJobAction } from "./actions";
-import type { Select } from "./page";
+import type { Select } from "./selection";
 
 const text = messages.jobs;
 const mostNamed = 10;

@@ -13,7 +13,7 @@ import { messages } from "../messages";
 import { mainElement } from "../shell/main-element";
 import { type Action, cloneAddress, jobAddress, permits, rowKey } from "./actions";
 import { type Column, sortable, sortedBy, sortOf, type View } from "./filter";
-import type { Select, Selection } from "./page";
+import type { Select, Selection } from "./selection";
 import { type StartAction, useActionStarter } from "./start-action";
 
 const text = messages.jobs;

@@ -19,7 +19,7 @@ import { messages } from "../messages";
 import { BulkActions } from "./bulk-actions";
 import { CreatedFilter, createdText } from "./created-filter";
 import { type Column, columns, noFilters, phases, type View } from "./filter";
-import type { Select, Selection } from "./page";
+import type { Select, Selection } from "./selection";
 import { ViewsMenu } from "./views";
 
 const text = messages.jobs;

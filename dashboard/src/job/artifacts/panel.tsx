@@ -16,7 +16,7 @@ import { Ago } from "../../components/time";
 import { bytes } from "../../format/quantity";
 import { messages } from "../../messages";
 import { readable } from "../logs/text";
-import type { JobTab } from "../page";
+import type { JobTab } from "../tab";
 import { PreviewDialog } from "./preview";
 import { type Artifact, isOutside, noPodRuns, type Place, saveFile, useFolder } from "./use-artifacts";
 

@@ -10,7 +10,7 @@ import { ErrorAlert, ErrorState, LoadingLines, NothingHere } from "../../compone
 import { useToast } from "../../components/toasts";
 import { messages } from "../../messages";
 import { useMoment } from "../cursor";
-import type { JobTab } from "../page";
+import type { JobTab } from "../tab";
 import type { Ref } from "../use-job";
 import { downloadLog } from "./download-log";
 import { highlighter } from "./highlight";
