@@ -31,9 +31,17 @@ class ControlPlane:
 
     def __init__(self, folder):
         self.folder = folder
-        token = next(line.split(",")[0] for line in open(folder / "pki/tokens.csv") if line.split(",")[1] == "admin")
+        token = next(
+            line.split(",")[0]
+            for line in (folder / "pki/tokens.csv").read_text().splitlines()
+            if line.split(",")[1] == "admin"
+        )
         self.context = ssl.create_default_context(cafile=str(folder / "pki/ca.crt"))
-        self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept": "application/json"}
+        self.headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }
         self.local = threading.local()
         self.numbers = itertools.count()
 
@@ -66,8 +74,15 @@ class ControlPlane:
 
     def flags_of(self, name):
         """The limits that a program of the control plane was given."""
-        words = pathlib.Path(f"/proc/{(self.folder / name).with_suffix('.pid').read_text().strip()}/cmdline").read_text().split("\0")
-        return ", ".join(word for word in words if word.startswith(("--kube-api-qps", "--concurrent-job-syncs"))) or "its default flags"
+        words = (
+            pathlib.Path(f"/proc/{(self.folder / name).with_suffix('.pid').read_text().strip()}/cmdline")
+            .read_text()
+            .split("\0")
+        )
+        return (
+            ", ".join(word for word in words if word.startswith(("--kube-api-qps", "--concurrent-job-syncs")))
+            or "its default flags"
+        )
 
     def version(self):
         return self.call("GET", "/version")["gitVersion"]
@@ -79,16 +94,22 @@ class ControlPlane:
     def audited(self, position):
         """Requests of the operator since then, by verb, resource and, where refused, code; leases and watches apart."""
         time.sleep(AUDIT_SECONDS)
-        counts = collections.Counter()
+        counts: collections.Counter = collections.Counter()
         with open(self.folder / "audit.log") as log:
             log.seek(position)
             for line in log:
                 event = json.loads(line)
                 target = event.get("objectRef", {})
-                if event["stage"] != "ResponseComplete" or target.get("resource") == "leases" or event["verb"] == "watch":
+                if (
+                    event["stage"] != "ResponseComplete"
+                    or target.get("resource") == "leases"
+                    or event["verb"] == "watch"
+                ):
                     continue
                 code = event.get("responseStatus", {}).get("code", 200)
-                resource = target.get("resource", "?") + ("/" + target["subresource"] if target.get("subresource") else "")
+                resource = target.get("resource", "?") + (
+                    "/" + target["subresource"] if target.get("subresource") else ""
+                )
                 counts[f"{event['verb']} {resource}" + (f" {code}" if code >= 400 else "")] += 1
         return counts
 
@@ -101,7 +122,11 @@ class ControlPlane:
 
     def remove(self, namespace, seconds=60):
         """Removes a namespace with all that is in it; waits for its pods to be gone, but no longer than this."""
-        for path in (JOBS.format(namespace), f"/apis/batch/v1/namespaces/{namespace}/jobs", f"/api/v1/namespaces/{namespace}/pods"):
+        for path in (
+            JOBS.format(namespace),
+            f"/apis/batch/v1/namespaces/{namespace}/jobs",
+            f"/api/v1/namespaces/{namespace}/pods",
+        ):
             self.call("DELETE", path, {"propagationPolicy": "Background"})
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.call("GET", f"/api/v1/namespaces/{namespace}/pods?limit=1")["items"]:
@@ -180,7 +205,7 @@ class Operator:
 
     def __init__(self, plane, which, program, flags=()):
         self.plane, self.which = plane, which
-        self.log = open(plane.folder / f"bench-{which}.log", "ab")
+        self.log = open(plane.folder / f"bench-{which}.log", "ab")  # noqa: SIM115 - it is closed with the operator
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         command = [program, f"--kubeConfig={plane.folder}/operator.kubeconfig", *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
@@ -204,16 +229,20 @@ class Operator:
 
     def memory(self):
         """MiB: resident now, most resident since the peak was forgotten, and of now what is not of files."""
-        text = open(f"/proc/{self.pid}/status").read()
+        text = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         found = dict(re.findall(r"^(VmHWM|VmRSS|RssAnon):\s+(\d+)", text, re.M))
-        return {"resident": int(found["VmRSS"]) / 1024, "peak": int(found["VmHWM"]) / 1024, "heap": int(found["RssAnon"]) / 1024}
+        return {
+            "resident": int(found["VmRSS"]) / 1024,
+            "peak": int(found["VmHWM"]) / 1024,
+            "heap": int(found["RssAnon"]) / 1024,
+        }
 
     def cpu(self):
         """CPU seconds used so far."""
         return cpu_of(self.pid)
 
     def forget_peak(self):
-        open(f"/proc/{self.pid}/clear_refs", "w").write("5")
+        pathlib.Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def stop(self):
         """Ends it as an administrator does, and takes its Lease away."""
@@ -228,7 +257,7 @@ class Operator:
 
 
 def cpu_of(pid):
-    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -241,13 +270,19 @@ def mpijob(name, workers, annotations=None, run_policy=None):
     """A job whose Workers ask for a GPU each; the annotations are those of the job and of its Launcher's pods."""
 
     def template(container, metadata=None):
-        return {**({"metadata": metadata} if metadata else {}), "spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}
+        return {
+            **({"metadata": metadata} if metadata else {}),
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 5},
+        }
 
     gpu = {"nvidia.com/gpu": "1"}
     launcher = {"name": "launch", "image": "x", "command": ["mpirun"], "resources": {"requests": {"cpu": "100m"}}}
     worker = {"name": "work", "image": "x", "resources": {"requests": {"cpu": "1", **gpu}, "limits": gpu}}
     said = {"annotations": annotations} if annotations else {}
     launcher = template(launcher, said)
-    specs = {"Launcher": {"replicas": 1, "template": launcher}, "Worker": {"replicas": workers, "template": template(worker)}}
+    specs = {
+        "Launcher": {"replicas": 1, "template": launcher},
+        "Worker": {"replicas": workers, "template": template(worker)},
+    }
     spec = {"mpiReplicaSpecs": specs, **({"runPolicy": run_policy} if run_policy else {})}
     return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": name, **said}, "spec": spec}

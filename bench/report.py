@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 
 
 def write(path, title, setting, heads, rows, name):
@@ -17,5 +18,15 @@ def write(path, title, setting, heads, rows, name):
         "",
         f"Repeat with `cargo xtask bench {name}`.",
     ]
+    save(path, lines)
+
+
+def save(path, lines):
+    """Writes and prints the lines of a report."""
     path.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
+
+
+def version_of(program):
+    """What a program says with `--version`."""
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()

@@ -12,7 +12,6 @@ a debug build it needs no release build.
 """
 
 import argparse
-
 import json
 import os
 import pathlib
@@ -23,6 +22,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("ODH_TARGET", ROOT / "target"))
@@ -51,7 +51,9 @@ def resident_mib(processes: list[subprocess.Popen]) -> float:
 
 
 def load(kubeconfig: str, pods: int) -> dict:
-    done = subprocess.run([LOAD, "load", kubeconfig, str(pods)], capture_output=True, text=True, timeout=LOAD_SECONDS)
+    done = subprocess.run(
+        [LOAD, "load", kubeconfig, str(pods)], capture_output=True, text=True, timeout=LOAD_SECONDS, check=False
+    )
     if done.returncode:
         raise SystemExit(f"the load ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout)
@@ -76,8 +78,14 @@ def end(processes: list[subprocess.Popen]) -> None:
 
 def embedded(kind: str, pods: int) -> dict:
     with tempfile.TemporaryDirectory(prefix="odh-bench-") as folder:
-        server = subprocess.Popen([LOAD, "serve", kind, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                  env={**os.environ, "MALLOC_ARENA_MAX": "2"})
+        server = subprocess.Popen(
+            [LOAD, "serve", kind, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+        )
+        assert server.stdout, "it is a pipe"
         try:
             return measured([server], server.stdout.readline().strip(), pods)
         finally:
@@ -91,28 +99,59 @@ def real(pods: int) -> dict:
         etcd_port, peer_port, api_port, token = free_port(), free_port(), free_port(), secrets.token_hex(16)
         (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
         subprocess.run(["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True)
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": (folder / "log").open("w")}
-        processes = [subprocess.Popen([
-            f"{KUBE}/etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{etcd_port}",
-            f"--advertise-client-urls=http://127.0.0.1:{etcd_port}", f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
-        ], **quiet)]
-        processes.append(subprocess.Popen([
-            f"{KUBE}/kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd_port}", f"--secure-port={api_port}",
-            "--bind-address=127.0.0.1", f"--cert-dir={folder}/certs", f"--token-auth-file={folder}/tokens.csv",
-            f"--service-account-key-file={folder}/sa.key", f"--service-account-signing-key-file={folder}/sa.key",
-            "--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC",
-            "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
-            # A high limit on concurrent requests: this measures the server, not priority and fairness.
-            "--max-requests-inflight=1000", "--max-mutating-requests-inflight=1000",
-        ], **quiet))
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": (folder / "log").open("w")}
+        processes = [
+            subprocess.Popen(
+                [
+                    f"{KUBE}/etcd",
+                    f"--data-dir={folder}/etcd",
+                    f"--listen-client-urls=http://127.0.0.1:{etcd_port}",
+                    f"--advertise-client-urls=http://127.0.0.1:{etcd_port}",
+                    f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+                ],
+                **quiet,
+            )
+        ]
+        processes.append(
+            subprocess.Popen(
+                [
+                    f"{KUBE}/kube-apiserver",
+                    f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+                    f"--secure-port={api_port}",
+                    "--bind-address=127.0.0.1",
+                    f"--cert-dir={folder}/certs",
+                    f"--token-auth-file={folder}/tokens.csv",
+                    f"--service-account-key-file={folder}/sa.key",
+                    f"--service-account-signing-key-file={folder}/sa.key",
+                    "--service-account-issuer=https://kubernetes.default.svc",
+                    "--authorization-mode=RBAC",
+                    "--service-cluster-ip-range=10.0.0.0/24",
+                    "--disable-admission-plugins=ServiceAccount",
+                    # A high limit on concurrent requests: this measures the server, not priority and fairness.
+                    "--max-requests-inflight=1000",
+                    "--max-mutating-requests-inflight=1000",
+                ],
+                **quiet,
+            )
+        )
         kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "real",
-            "clusters": [{"name": "real", "cluster": {
-                "server": f"https://127.0.0.1:{api_port}", "insecure-skip-tls-verify": True}}],
-            "users": [{"name": "admin", "user": {"token": token}}],
-            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
-        }))
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "real",
+                    "clusters": [
+                        {
+                            "name": "real",
+                            "cluster": {"server": f"https://127.0.0.1:{api_port}", "insecure-skip-tls-verify": True},
+                        }
+                    ],
+                    "users": [{"name": "admin", "user": {"token": token}}],
+                    "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+                }
+            )
+        )
         try:
             wait_ready(api_port, folder / "log")
             return measured(processes, str(kubeconfig), pods)
@@ -123,6 +162,7 @@ def real(pods: int) -> dict:
 def wait_ready(port: int, log: pathlib.Path) -> None:
     import ssl
     import urllib.request
+
     context = ssl._create_unverified_context()
     until = time.monotonic() + READY_SECONDS
     while time.monotonic() < until:
@@ -155,16 +195,26 @@ def main() -> None:
     if KUBE:
         sides["real"] = real(pods)
     titles = {"memory": "in memory", "disk": "on disk (as `odh local up`)", "real": "kube-apiserver + etcd"}
-    version = subprocess.run([f"{KUBE}/kube-apiserver", "--version"], capture_output=True, text=True).stdout.strip() if KUBE else "none"
+    version = (
+        subprocess.run(
+            [f"{KUBE}/kube-apiserver", "--version"], capture_output=True, text=True, check=False
+        ).stdout.strip()
+        if KUBE
+        else "none"
+    )
     lines = [
-        "# The embedded cluster's API beside a real one", "",
+        "# The embedded cluster's API beside a real one",
+        "",
         f"Linux {platform.release()}, {os.cpu_count()} cores shared by server and load, load before {before:.1f}; release build; peer: "
-        f"{version}; TLS, 4 connections, 32 requests at once, {pods:,} pods of 1.5 KB, 200 changes.", "",
+        f"{version}; TLS, 4 connections, 32 requests at once, {pods:,} pods of 1.5 KB, 200 changes.",
+        "",
         "| what | unit | goal | " + " | ".join(titles[side] for side in sides) + (" | disk : real |" if KUBE else " |"),
         "|---|---|---|" + "---|" * (len(sides) + bool(KUBE)),
     ]
     for title, field, unit, form, goals, more_is_better in ROWS:
-        goal = ", ".join(f"{value} {'on disk' if side == 'disk' else ''}".strip() for side, value in goals.items()) or "–"
+        goal = (
+            ", ".join(f"{value} {'on disk' if side == 'disk' else ''}".strip() for side, value in goals.items()) or "–"
+        )
         cells = [form.format(figures[field]) for figures in sides.values()]
         if KUBE:
             ours, theirs = sides["disk"][field], sides["real"][field]

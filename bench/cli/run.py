@@ -8,6 +8,7 @@ the same for all; it shares the machine with the clients. BENCH_SMALL=1 tests th
 ODH.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -19,7 +20,6 @@ import statistics
 import subprocess
 import tempfile
 import time
-import base64
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("ODH_TARGET", ROOT / "target"))
@@ -49,7 +49,14 @@ def find_stern() -> str | None:
         folder.mkdir(parents=True, exist_ok=True)
         # Not `go install`: it asks the proxy for the list of versions, which not every proxy has.
         (folder / "go.mod").write_text(f"module bench\n\ngo 1.24.0\n\nrequire {STERN} {STERN_VERSION}\n")
-        done = subprocess.run([go, "build", "-mod=mod", "-o", built, STERN], cwd=folder, capture_output=True, text=True, timeout=1800)
+        done = subprocess.run(
+            [go, "build", "-mod=mod", "-o", built, STERN],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
         if done.returncode:
             print(f"stern cannot be built and takes no part:\n{done.stderr[-500:]}")
     return str(built) if built.exists() else None
@@ -62,7 +69,11 @@ class Stage:
         self.folder = tempfile.TemporaryDirectory(prefix="odh-bench-")
         self.process = subprocess.Popen(
             [STAGE, self.folder.name, f"{FEW},{MANY}", str(pods), str(lines)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout, "it is a pipe"
         self.kubeconfig = self.process.stdout.readline().strip()
         if not self.kubeconfig:
             raise SystemExit("the stage did not start")
@@ -71,6 +82,7 @@ class Stage:
         return self
 
     def __exit__(self, *_):
+        assert self.process.stdin, "it is a pipe"
         self.process.stdin.close()
         try:
             self.process.wait(20)
@@ -99,7 +111,7 @@ class Stage:
             body = answer.read()
             times.append((time.perf_counter() - began) * 1000)
             if answer.status != 200:
-                raise SystemExit(f"{path}: {answer.status} {body[:300]}")
+                raise SystemExit(f"{path}: {answer.status} {body[:300]!r}")
         connection.close()
         return statistics.median(times[1:])
 
@@ -144,25 +156,37 @@ def logs(kind: str, program: str) -> list[str]:
     return {
         "odh": [program, "training", "logs", "mpijob", "chatty", "-n", "logs", "--all"],
         "kubectl": [program, "logs", "-n", "logs", "-l", label, "--prefix", "--tail=-1", "--max-log-requests=200"],
-        "stern": [program, "-n", "logs", "-l", label, "--no-follow", "--tail=-1", "--max-log-requests=200", "--color=never"],
+        "stern": [
+            program,
+            "-n",
+            "logs",
+            "-l",
+            label,
+            "--no-follow",
+            "--tail=-1",
+            "--max-log-requests=200",
+            "--color=never",
+        ],
     }[kind]
 
 
 def measured(programs: dict[str, str]) -> tuple[dict, dict[str, float]]:
-    figures = {name: {} for name in programs}
+    figures: dict[str, dict] = {name: {} for name in programs}
     for name, program in programs.items():
         figures[name]["help_ms"] = median_ms([program, "--help"])
         figures[name]["size_mib"] = pathlib.Path(shutil.which(program) or program).stat().st_size / 2**20
     server = {}
     with Stage(PODS, LINES) as stage:
         for count in (FEW, MANY):
-            server[f"list_{count}"] = stage.answer_ms(f"/apis/kubeflow.org/v2beta1/namespaces/jobs-{count}/mpijobs?limit=500")
+            server[f"list_{count}"] = stage.answer_ms(
+                f"/apis/kubeflow.org/v2beta1/namespaces/jobs-{count}/mpijobs?limit=500"
+            )
         for name, program in programs.items():
             if name == "stern":
                 continue
             lists = {
-                "odh": lambda count: [program, "training", "list", "mpijob", "-n", f"jobs-{count}"],
-                "kubectl": lambda count: [program, "get", "mpijobs", "-n", f"jobs-{count}"],
+                "odh": lambda count, program=program: [program, "training", "list", "mpijob", "-n", f"jobs-{count}"],
+                "kubectl": lambda count, program=program: [program, "get", "mpijobs", "-n", f"jobs-{count}"],
             }[name]
             figures[name]["list_few_ms"] = median_ms(lists(FEW), stage.kubeconfig)
             figures[name]["list_many_ms"] = median_ms(lists(MANY), stage.kubeconfig)
@@ -182,16 +206,28 @@ def measured(programs: dict[str, str]) -> tuple[dict, dict[str, float]]:
 
 def rows(server: dict[str, float]) -> list[tuple[str, str, str, str, str]]:
     return [
-        (f"`--help`", "help_ms", "ms", "{:.1f}", "< 10"),
-        (f"list of {FEW} jobs", "list_few_ms", "ms", "{:.1f}", f"< {60 + server[f'list_{FEW}']:.0f}: 60 over the server's own {server[f'list_{FEW}']:.1f}"),
+        ("`--help`", "help_ms", "ms", "{:.1f}", "< 10"),
+        (
+            f"list of {FEW} jobs",
+            "list_few_ms",
+            "ms",
+            "{:.1f}",
+            f"< {60 + server[f'list_{FEW}']:.0f}: 60 over the server's own {server[f'list_{FEW}']:.1f}",
+        ),
         (f"list of {FEW} jobs among all kinds", "list_kinds_ms", "ms", "{:.1f}", "–"),
-        (f"list of {MANY:,} jobs", "list_many_ms", "ms", "{:.1f}", f"– (the server's own {server[f'list_{MANY}']:.1f})"),
+        (
+            f"list of {MANY:,} jobs",
+            "list_many_ms",
+            "ms",
+            "{:.1f}",
+            f"– (the server's own {server[f'list_{MANY}']:.1f})",
+        ),
         (f"list of {MANY:,} jobs, most memory", "list_many_mib", "MiB", "{:.1f}", "< 30"),
         (f"logs of {PODS + 1} pods in one", "lines_per_second", "lines/s", "{:,.0f}", "≥ 50,000"),
-        (f"the same, most memory", "logs_mib", "MiB", "{:.1f}", "–"),
+        ("the same, most memory", "logs_mib", "MiB", "{:.1f}", "–"),
         (f"logs of {WIDE_PODS + 1} pods in one", "wide_lines_per_second", "lines/s", "{:,.0f}", "≥ 50,000"),
-        (f"the same, most memory", "wide_logs_mib", "MiB", "{:.1f}", "–"),
-        (f"the program itself", "size_mib", "MiB", "{:.1f}", "< 25 without the embedded cluster"),
+        ("the same, most memory", "wide_logs_mib", "MiB", "{:.1f}", "–"),
+        ("the program itself", "size_mib", "MiB", "{:.1f}", "< 25 without the embedded cluster"),
     ]
 
 
@@ -199,16 +235,17 @@ def main() -> None:
     before = os.getloadavg()[0]
     programs = {"odh": ODH}
     without = os.environ.get("ODH_CLIENT", "")
-    for name, program in (("kubectl", find_kubectl()), ("stern", find_stern())):
-        if program:
-            programs[name] = program
+    others = {"kubectl": find_kubectl(), "stern": find_stern()}
+    programs |= {name: program for name, program in others.items() if program}
     figures, server = measured(programs)
     lines = [
-        "# The command line beside kubectl and stern", "",
+        "# The command line beside kubectl and stern",
+        "",
         f"Linux {platform.release()}, {os.cpu_count()} cores shared by server and client, load before {before:.1f}; "
         f"{'small numbers, a trial' if SMALL else 'release build'}; medians of {REPEAT}; the server is the embedded API over TLS; "
         f"logs: {PODS + 1} pods of {LINES:,} lines and {WIDE_PODS + 1} pods of {WIDE_LINES:,}, the best of {REPEAT_LOGS}. "
-        "odh merges lines by time; kubectl and stern print each pod's as they come.", "",
+        "odh merges lines by time; kubectl and stern print each pod's as they come.",
+        "",
         "| what | unit | goal | " + " | ".join(programs) + " |",
         "|---|---|---|" + "---|" * len(programs),
     ]
@@ -217,8 +254,14 @@ def main() -> None:
         lines.append(f"| {title} | {unit} | {goal} | " + " | ".join(cells) + " |")
     if without and pathlib.Path(without).exists():
         size = pathlib.Path(without).stat().st_size / 2**20
-        lines += ["", f"Without the embedded cluster (`--no-default-features`), the program is {size:.1f} MiB large (goal < 25)."]
-    lines += ["", "Repeat with `KUBE_BIN=FOLDER cargo xtask bench cli`; without `KUBE_BIN` a kubectl on PATH takes part, if there is one."]
+        lines += [
+            "",
+            f"Without the embedded cluster (`--no-default-features`), the program is {size:.1f} MiB large (goal < 25).",
+        ]
+    lines += [
+        "",
+        "Repeat with `KUBE_BIN=FOLDER cargo xtask bench cli`; without `KUBE_BIN` a kubectl on PATH takes part, if there is one.",
+    ]
     text = "\n".join(lines) + "\n"
     (pathlib.Path(os.environ["BENCH_REPORT"]) if "BENCH_REPORT" in os.environ else REPORT).write_text(text)
     print(text)

@@ -68,9 +68,19 @@ rows = [
     ("the same, slowest", "ms", "–", f"{found['slowestChangeMs']:,.0f}"),
     (f"list of {jobs} jobs: first load until 100 of them are shown", "ms", "< 2,000", f"{found['manyShownMs']:,.0f}"),
     (f"list of {jobs} jobs: key pressed → only what matches is shown", "ms", "–", f"{found['filterMs']:,.0f}"),
-    (f"list of {jobs} jobs: scrolled, filtered, next page: longest task", "ms", "< 100", f"{found['manyLongestTaskMs']:,.0f}"),
+    (
+        f"list of {jobs} jobs: scrolled, filtered, next page: longest task",
+        "ms",
+        "< 100",
+        f"{found['manyLongestTaskMs']:,.0f}",
+    ),
     ("the same: tasks over 100 ms", "", "0", f"{found['manyTasksOver100Ms']}"),
-    (f"log of {workers} Workers that write 10,000 lines/s: lines that the page takes in", "1/s", "10,000", f"{found['linesPerSecond']:,.0f}"),
+    (
+        f"log of {workers} Workers that write 10,000 lines/s: lines that the page takes in",
+        "1/s",
+        "10,000",
+        f"{found['linesPerSecond']:,.0f}",
+    ),
     (f"the same: JavaScript heap after {seconds // 3} s", "MB", "–", f"{found['heapEarlyMb']:.0f}"),
     (f"the same: JavaScript heap after {seconds} s", "MB", "< 300", f"{found['heapLateMb']:.0f}"),
     ("the same: longest task", "ms", "–", f"{found['logLongestTaskMs']:,.0f}"),
@@ -80,4 +90,6 @@ setting = (
     f"Chromium without a screen, service, cluster and jobs, load before {load:.1f}; release build; the service itself over TLS; "
     f"first load: median of {found['loads']}, changes: of {found['changes']}"
 )
-report.write(options.report, "The dashboard in a browser", setting, ("what", "unit", "goal", "measured"), rows, "dashboard")
+report.write(
+    options.report, "The dashboard in a browser", setting, ("what", "unit", "goal", "measured"), rows, "dashboard"
+)

@@ -16,7 +16,9 @@ import tempfile
 import time
 
 ODH = os.environ["ODH"]
-REPORT = pathlib.Path(os.environ.get("REPORT", pathlib.Path(__file__).resolve().parents[1] / "reports" / "diagnosis.md"))
+REPORT = pathlib.Path(
+    os.environ.get("REPORT", pathlib.Path(__file__).resolve().parents[1] / "reports" / "diagnosis.md")
+)
 REPEAT = 15
 GIGABYTE = 1 << 30
 PIECE = 1 << 20
@@ -36,7 +38,12 @@ def line(number: int) -> str:
 
 def diagnose(path: str) -> float:
     begun = time.monotonic()
-    done = subprocess.run([ODH, "training", "diagnose", path, "--exit-code", "3", "-o", "json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [ODH, "training", "diagnose", path, "--exit-code", "3", "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     took = time.monotonic() - begun
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -49,10 +56,12 @@ def stream(piece: bytes) -> tuple[float, float]:
     begun = time.monotonic()
     command = [ODH, "training", "diagnose", "-", "--exit-code", "3", "-o", "json"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        entry = process.stdin
+        assert entry, "it is a pipe"
         for _ in range(GIGABYTE // len(piece)):
-            process.stdin.write(piece)
-        process.stdin.write(("\n" + FAILURE).encode())
-        process.stdin.close()
+            entry.write(piece)
+        entry.write(("\n" + FAILURE).encode())
+        entry.close()
         if process.wait():
             raise SystemExit("diagnose failed")
     most = max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)

@@ -46,7 +46,9 @@ class Home:
     def odh(self, *words: str, check: bool = True) -> str:
         environment = {**os.environ, "ODH_HOME": self.state, "NO_COLOR": "1"}
         environment.pop("KUBECONFIG", None)
-        done = subprocess.run([ODH, *words], env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS)
+        done = subprocess.run(
+            [ODH, *words], env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+        )
         if check and done.returncode:
             raise SystemExit(f"odh {' '.join(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -68,8 +70,24 @@ class Home:
         return counted
 
     def create(self, name: str, workers: int, *command: str) -> None:
-        self.odh("training", "create", "mpijob", "--name", name, "--workers", str(workers), "--cpu", "10m", "--memory", "64Mi",
-                 "--image", IMAGE, "--", "mpirun", *command)
+        self.odh(
+            "training",
+            "create",
+            "mpijob",
+            "--name",
+            name,
+            "--workers",
+            str(workers),
+            "--cpu",
+            "10m",
+            "--memory",
+            "64Mi",
+            "--image",
+            IMAGE,
+            "--",
+            "mpirun",
+            *command,
+        )
 
     def wait_until(self, name: str, phase: str) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -102,7 +120,9 @@ class Process:
             wake_ups += int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
         io = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
         numbers = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-        return Process(wake_ups, int(io["syscr"]) + int(io["syscw"]), int(io["rchar"]), int(numbers[11]) + int(numbers[12]))
+        return Process(
+            wake_ups, int(io["syscr"]) + int(io["syscw"]), int(io["rchar"]), int(numbers[11]) + int(numbers[12])
+        )
 
 
 def agents(home: Home, job: str) -> list[int]:
@@ -154,7 +174,7 @@ def silence(home: Home) -> dict[str, float]:
     minutes = WATCH_SECONDS / 60
 
     def each(count: str) -> float:
-        return sum(getattr(b, count) - getattr(a, count) for a, b in zip(before, after)) / workers
+        return sum(getattr(b, count) - getattr(a, count) for a, b in zip(before, after, strict=True)) / workers
 
     return {
         "wake-ups of an agent a minute": each("wake_ups") / minutes,
@@ -192,12 +212,17 @@ def main() -> None:
     write = parser.parse_args().write
     counted = count()
     if write:
-        budgets = {scene: {what: math.ceil(value * MARGIN + 1) for what, value in costs.items()} for scene, costs in counted.items()}
+        budgets = {
+            scene: {what: math.ceil(value * MARGIN + 1) for what, value in costs.items()}
+            for scene, costs in counted.items()
+        }
         BUDGETS.write_text(json.dumps(budgets, indent=2) + "\n")
     budgets = json.loads(BUDGETS.read_text())
     known = {(scene, what) for scene, costs in budgets.items() for what in costs}
     if known != {(scene, what) for scene, costs in counted.items() for what in costs}:
-        raise SystemExit(f"{BUDGETS} does not name exactly what is counted: run it with --write and read the difference")
+        raise SystemExit(
+            f"{BUDGETS} does not name exactly what is counted: run it with --write and read the difference"
+        )
     over = False
     for scene, costs in counted.items():
         print(f"{scene}: {SCENES[scene].__doc__}")
@@ -206,7 +231,9 @@ def main() -> None:
             over = over or value > budget
             print(f"  {'OVER' if value > budget else 'ok':4}  {value:>10g} of {budget:<8g} {what}")
     if over:
-        sys.exit("A scene costs more than its budget. Find out what made it dearer (`git bisect` with this command), or raise the budget and say why.")
+        sys.exit(
+            "A scene costs more than its budget. Find out what made it dearer (`git bisect` with this command), or raise the budget and say why."
+        )
 
 
 if __name__ == "__main__":

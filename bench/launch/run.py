@@ -10,6 +10,7 @@ Writes bench/reports/launch.md. The agent's program is `--agent`, or the `odh-la
 
 import argparse
 import datetime
+import functools
 import os
 import platform
 import re
@@ -144,8 +145,10 @@ def make_pods(count: int, agent: Path, work: Path) -> list[Pod]:
     subprocess.run(["ip", "-batch", "-"], input="\n".join(batch) + "\n", text=True, check=True)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     for pod in pods:
-        pod.holder.stdin.write("go\n")
-        pod.holder.stdin.flush()
+        entry = pod.holder.stdin
+        assert entry, "it is a pipe"
+        entry.write("go\n")
+        entry.flush()
     return pods
 
 
@@ -204,7 +207,11 @@ class Bench:
         found = []
         for pod in self.workers:
             # Process 1 of the pod is the agent; the listening sshd is its child.
-            pids = [str(pod.pid)] if program == "agent" else Path(f"/proc/{pod.pid}/task/{pod.pid}/children").read_text().split()
+            pids = (
+                [str(pod.pid)]
+                if program == "agent"
+                else Path(f"/proc/{pod.pid}/task/{pod.pid}/children").read_text().split()
+            )
             for pid in pids:
                 status = Path(f"/proc/{pid}/status").read_text()
                 found += [int(size) for size in re.findall(r"VmRSS:\s+(\d+) kB", status)]
@@ -220,7 +227,7 @@ def measure(bench: Bench, repeats: int) -> dict[str, dict[str, list[float]]]:
     figures: dict[str, dict[str, list[float]]] = {}
     cases = [("one connection, `true`", 4 * repeats, bench.connection)]
     cases += [
-        (f"`mpirun hostname`, {count} workers", repeats, lambda transport, count=count: bench.mpirun(transport, count))
+        (f"`mpirun hostname`, {count} workers", repeats, functools.partial(bench.mpirun, workers=count))
         for count in WORKERS
     ]
     for name, rounds, run in cases:
@@ -228,7 +235,9 @@ def measure(bench: Bench, repeats: int) -> dict[str, dict[str, list[float]]]:
         for index in range(rounds):
             for transport in ("agent", "ssh") if index % 2 == 0 else ("ssh", "agent"):
                 figures[name][transport].append(run(transport))
-        print(f"{name}: " + ", ".join(f"{t} {statistics.median(s):.3f} s" for t, s in figures[name].items()), flush=True)
+        print(
+            f"{name}: " + ", ".join(f"{t} {statistics.median(s):.3f} s" for t, s in figures[name].items()), flush=True
+        )
     return figures
 
 
@@ -265,7 +274,9 @@ def report(bench: Bench, figures: dict[str, dict[str, list[float]]], load: tuple
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, by in figures.items():
-        cells = [f"{value:.3f}" for t in ("agent", "ssh") for value in (min(by[t]), statistics.median(by[t]), max(by[t]))]
+        cells = [
+            f"{value:.3f}" for t in ("agent", "ssh") for value in (min(by[t]), statistics.median(by[t]), max(by[t]))
+        ]
         ratio = statistics.median(by["ssh"]) / statistics.median(by["agent"])
         lines.append(f"| {name} | {' | '.join(cells)} | {ratio:.1f} |")
     agents, sshds = bench.memory_kib("agent"), bench.memory_kib("ssh")
@@ -282,7 +293,9 @@ def main() -> None:
     """Enters its own namespaces, creates the pods, measures, and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", type=Path, help="the launch agent's program")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds for each number of Workers (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="rounds for each number of Workers (default: %(default)s)"
+    )
     parser.add_argument("--report", type=Path, default=REPORT, help="where the report goes (default: %(default)s)")
     arguments = parser.parse_args()
     odh = os.environ.get("ODH")

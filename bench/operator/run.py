@@ -18,7 +18,6 @@ import pathlib
 import platform
 import queue
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -28,7 +27,8 @@ SETTLE_SECONDS = 3
 AT_ONCE = (16, 32, 64)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from control_plane import JOBS, ControlPlane, Operator, Watch, is_true, mpijob  # noqa: E402
+from control_plane import JOBS, ControlPlane, Operator, Watch, is_true, mpijob
+from report import save, version_of
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", type=pathlib.Path)
@@ -36,12 +36,18 @@ parser.add_argument("--ours")
 parser.add_argument("--upstream", default="")
 parser.add_argument("--seconds", type=float, default=520)
 parser.add_argument("--small", action="store_true", help="few pods, to try this program")
-parser.add_argument("--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "operator.md")
+parser.add_argument(
+    "--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "operator.md"
+)
 parser.add_argument("--skip-upstream", action="store_true", help="for a first look")
 parser.add_argument("--scenarios", default="four,hundred,thousand,fifty,idle")
 options = parser.parse_args()
 if not (options.run and options.ours and (options.upstream or options.skip_upstream)):
-    print("bench/operator needs a real control plane and upstream's program; nothing is measured without them.", __doc__, sep="\n\n")
+    print(
+        "bench/operator needs a real control plane and upstream's program; nothing is measured without them.",
+        __doc__,
+        sep="\n\n",
+    )
     sys.exit(0)
 
 END = time.monotonic() + options.seconds
@@ -51,7 +57,13 @@ if options.small:
     SCENARIOS = {"four": (1, 4), "hundred": (1, 8), "thousand": (1, 16), "fifty": (3, 4)}
     IDLE_JOBS, IDLE_SECONDS = 4, 5
 # Upstream's own flags take minutes for these; with these it does them, too.
-RAISED = ["--kube-api-qps=1000", "--kube-api-burst=2000", "--threadiness=16", "--controller-queue-rate-limit=1000", "--controller-queue-burst=2000"]
+RAISED = [
+    "--kube-api-qps=1000",
+    "--kube-api-burst=2000",
+    "--threadiness=16",
+    "--controller-queue-rate-limit=1000",
+    "--controller-queue-burst=2000",
+]
 RAISED_FOR = ("thousand", "idle")
 # What a scenario takes at most where the machine is quiet: it is not begun where less time is left.
 TAKES = {"four": 25, "hundred": 40, "thousand": 60, "fifty": 75, "idle": 100}
@@ -94,7 +106,10 @@ def last(times, wanted, start):
 
 def measure(operator, jobs, workers, keep=False):
     namespace, seen = plane.new_namespace(), Seen()
-    watches = [Watch(plane, f"/api/v1/namespaces/{namespace}/pods", seen.pod), Watch(plane, JOBS.format(namespace), seen.job)]
+    watches = [
+        Watch(plane, f"/api/v1/namespaces/{namespace}/pods", seen.pod),
+        Watch(plane, JOBS.format(namespace), seen.job),
+    ]
     position = plane.audit_position()
     operator.forget_peak()
     cpu, control, start = operator.cpu(), plane.cpu(), time.monotonic()
@@ -128,8 +143,15 @@ def measure(operator, jobs, workers, keep=False):
 
 MODEL = "model"
 GROUPS = [
-    [("/api/v1/namespaces/{}/services", MODEL), ("/api/v1/namespaces/{}/configmaps", f"{MODEL}-config"), ("/api/v1/namespaces/{}/secrets", f"{MODEL}-ssh")],
-    [*(("/api/v1/namespaces/{}/pods", f"{MODEL}-worker-{index}") for index in range(4)), ("/apis/batch/v1/namespaces/{}/jobs", f"{MODEL}-launcher")],
+    [
+        ("/api/v1/namespaces/{}/services", MODEL),
+        ("/api/v1/namespaces/{}/configmaps", f"{MODEL}-config"),
+        ("/api/v1/namespaces/{}/secrets", f"{MODEL}-ssh"),
+    ],
+    [
+        *(("/api/v1/namespaces/{}/pods", f"{MODEL}-worker-{index}") for index in range(4)),
+        ("/apis/batch/v1/namespaces/{}/jobs", f"{MODEL}-launcher"),
+    ],
 ]
 
 
@@ -138,11 +160,11 @@ def model():
     namespace = plane.new_namespace()
     operator = Operator(plane, "ours", options.ours)
     plane.call("POST", JOBS.format(namespace), mpijob(MODEL, 4))
-    groups = []
+    groups: list[list] = []
     for group in GROUPS:
         groups.append([])
         for path, name in group:
-            found = {}
+            found: dict = {}
             while "metadata" not in found or "uid" not in found["metadata"]:
                 found = plane.call("GET", f"{path.format(namespace)}/{name}")
                 time.sleep(0.05)
@@ -162,9 +184,15 @@ def bare(found):
     if kind == "Job":
         del spec["selector"]
         labels = spec["template"]["metadata"]["labels"]
-        spec["template"]["metadata"] = {"labels": {key: value for key, value in labels.items() if key.startswith("training.")}}
+        spec["template"]["metadata"] = {
+            "labels": {key: value for key, value in labels.items() if key.startswith("training.")}
+        }
     if kind == "Pod":
-        spec = {name: value for name, value in spec.items() if name not in ("nodeName", "serviceAccount", "serviceAccountName", "tolerations")}
+        spec = {
+            name: value
+            for name, value in spec.items()
+            if name not in ("nodeName", "serviceAccount", "serviceAccountName", "tolerations")
+        }
         spec["volumes"] = [volume for volume in spec["volumes"] if "projected" not in volume]
         volumes = {volume["name"] for volume in spec["volumes"]}
         for container in spec["containers"]:
@@ -174,7 +202,8 @@ def bare(found):
 
 def at_once(tasks, count):
     """Runs the tasks, so many at once, on connections that are open; returns the seconds."""
-    waiting, ready = queue.SimpleQueue(), threading.Barrier(count + 1)
+    waiting: queue.SimpleQueue = queue.SimpleQueue()
+    ready = threading.Barrier(count + 1)
     for task in tasks:
         waiting.put(task)
 
@@ -208,7 +237,9 @@ def floor(groups, pods, count):
     """Seconds that bare creates of so many Workers take."""
     namespace = plane.new_namespace()
     path, worker = groups[1][0]
-    workers = [(path, {**worker, "metadata": {**worker["metadata"], "name": f"bare-{number}"}}) for number in range(pods)]
+    workers = [
+        (path, {**worker, "metadata": {**worker["metadata"], "name": f"bare-{number}"}}) for number in range(pods)
+    ]
     took = at_once(posts(workers, namespace), count)
     plane.remove(namespace)
     return took
@@ -228,7 +259,11 @@ def floor_of_jobs(groups, jobs, count):
     for step in steps:
         at_once(step, count)
     seen.wait(lambda: len(seen.up) == jobs * 5)
-    result = {"created": last(seen.created, jobs * 4, start), "up": last(seen.up, jobs * 5, start), "control cpu": plane.cpu() - control}
+    result = {
+        "created": last(seen.created, jobs * 4, start),
+        "up": last(seen.up, jobs * 5, start),
+        "control cpu": plane.cpu() - control,
+    }
     watch.stop()
     plane.remove(namespace)
     return result
@@ -267,6 +302,10 @@ def middle(results, key, digits=2, of=statistics.median):
     return shown(of(values), digits) if values else "–"
 
 
+def middles(mine, theirs, key, digits=2, of=statistics.median) -> tuple[str, str]:
+    return middle(mine, key, digits, of), middle(theirs, key, digits, of)
+
+
 def shown(value, digits=2):
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
@@ -284,33 +323,37 @@ def table(floors, bare_jobs, ours, upstream):
         if not mine:
             continue
         size = f"{jobs} × {workers}"
-        both = lambda key, digits=2, of=statistics.median: (middle(mine, key, digits, of), middle(theirs, key, digits, of))
+        both = functools.partial(middles, mine, theirs)
         row(f"{size}: all Workers created, s", *both("created"), floors.get(jobs * workers), goals.get(name, "–"))
         if name == "fifty":
             row(f"{size}: all Workers created, s; beside the second floor", *both("created"), bare_jobs["created"])
             row(f"{size}: all pods up, s; beside the second floor", *both("up"), bare_jobs["up"])
             row(f"{size}: all jobs Running, s; beside the second floor", *both("running"), bare_jobs["up"], "< 2.5")
-            row(f"{size}: the control plane's CPU until then, s; beside the second floor", *both("control cpu"), bare_jobs["control cpu"])
+            row(
+                f"{size}: the control plane's CPU until then, s; beside the second floor",
+                *both("control cpu"),
+                bare_jobs["control cpu"],
+            )
         else:
             row(f"{size}: all jobs Running, s", *both("running"))
         row(f"{size}: the operator's CPU until then, s", *both("cpu"))
-        row(f"{size}: jobs whose Running was seen, of {jobs}", *both("running seen", 0, min), goal="all")
-        row(f"{size}: API calls", *both("calls", 0), goal="≤ 14" if name == "four" else "–")
-        row(f"{size}: writes lost to a conflict", *both("conflicts", 0, max), goal="0")
-        row(f"{size}: most resident, MiB", *both("peak", 1), goal="< 60" if name == "thousand" else "–")
+        row(f"{size}: jobs whose Running was seen, of {jobs}", *both("running seen", digits=0, of=min), goal="all")
+        row(f"{size}: API calls", *both("calls", digits=0), goal="≤ 14" if name == "four" else "–")
+        row(f"{size}: writes lost to a conflict", *both("conflicts", digits=0, of=max), goal="0")
+        row(f"{size}: most resident, MiB", *both("peak", digits=1), goal="< 60" if name == "thousand" else "–")
     mine, theirs = ours.get("idle", []), upstream.get("idle", [])
     if mine:
-        both = lambda key, digits=1: (middle(mine, key, digits), middle(theirs, key, digits))
+        both = functools.partial(middles, mine, theirs, digits=1)
         what = f"idle with {IDLE_JOBS} finished jobs"
         row(f"{what}: resident, MiB", *both("resident"), goal="< 25")
         row(f"{what}: of it not of files, MiB", *both("heap"))
-        row(f"{what}: API calls in {IDLE_SECONDS} s but for the lease", *both("calls", 0), goal="0")
-        row(f"{what}: CPU in {IDLE_SECONDS} s, s", *both("cpu", 2))
+        row(f"{what}: API calls in {IDLE_SECONDS} s but for the lease", *both("calls", digits=0), goal="0")
+        row(f"{what}: CPU in {IDLE_SECONDS} s, s", *both("cpu", digits=2))
     return rows
 
 
 def report(floors, bare_jobs, ours, upstream, load):
-    version = subprocess.run([options.ours, "--version"], capture_output=True, text=True).stdout.strip()
+    version = version_of(options.ours)
     runs = ", ".join(f"{name} {len(results)}" for name, results in ours.items())
     lines = [
         "# The operator beside MPI Operator v0.8.2",
@@ -334,9 +377,10 @@ def report(floors, bare_jobs, ours, upstream, load):
         for result in ours.get(name, [])[-1:]:
             calls = ", ".join(f"{count} {kind}" for kind, count in result["calls by kind"].items()) or "none"
             lines += [f"Our calls, {name}: {calls}.", ""]
-    lines += ["Repeat with `python3 bench/operator/run.py --run FOLDER --ours PROGRAM --upstream PROGRAM`; the file says what FOLDER has to hold."]
-    options.report.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    lines += [
+        "Repeat with `python3 bench/operator/run.py --run FOLDER --ours PROGRAM --upstream PROGRAM`; the file says what FOLDER has to hold."
+    ]
+    save(options.report, lines)
 
 
 def main():
@@ -348,9 +392,12 @@ def main():
         runs = {parallel: floor(groups, count, parallel) for parallel in (AT_ONCE if count < 1000 else AT_ONCE[1:])}
         floors[count] = min(runs.values())
         print("floor", count, runs, flush=True)
-    runs = [floor_of_jobs(groups, SCENARIOS["fifty"][0], parallel) for parallel in AT_ONCE] if "fifty" in chosen else []
-    print("floor of jobs", runs, flush=True)
-    bare_jobs = {key: min((run[key] for run in runs if run[key] is not None), default=None) for key in ("created", "up", "control cpu")}
+    bare = [floor_of_jobs(groups, SCENARIOS["fifty"][0], parallel) for parallel in AT_ONCE] if "fifty" in chosen else []
+    print("floor of jobs", bare, flush=True)
+    bare_jobs = {
+        key: min((run[key] for run in bare if run[key] is not None), default=None)
+        for key in ("created", "up", "control cpu")
+    }
     ours = {name: once("ours", name) for name in chosen}
     others = [] if options.skip_upstream else [name for name in UPSTREAM_ORDER if name in chosen]
     upstream = {name: once("upstream", name) for name in others}

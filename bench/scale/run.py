@@ -20,13 +20,13 @@ import json
 import os
 import pathlib
 import platform
-import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from control_plane import JOBS, KEEPS_RUNNING, LEASE, ControlPlane, Operator, Watch, is_true, mpijob  # noqa: E402
+from control_plane import JOBS, KEEPS_RUNNING, LEASE, ControlPlane, Operator, Watch, is_true, mpijob
+from report import save, version_of
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", type=pathlib.Path)
@@ -37,10 +37,16 @@ parser.add_argument("--workers", type=int, default=10)
 parser.add_argument("--limit", type=float, default=420, help="the longest that a scene may take, in seconds")
 parser.add_argument("--scenes", default="start,shortage,room,silence,loss,restart")
 parser.add_argument("--upstream-scenes", help="those of upstream's operator, if not the same")
-parser.add_argument("--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "scale.md")
+parser.add_argument(
+    "--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "scale.md"
+)
 options = parser.parse_args()
 if not (options.run and options.ours):
-    print("bench/scale needs a real control plane and the operators' programs; nothing is measured without them.", __doc__, sep="\n\n")
+    print(
+        "bench/scale needs a real control plane and the operators' programs; nothing is measured without them.",
+        __doc__,
+        sep="\n\n",
+    )
     sys.exit(0)
 
 PODS_OF_A_NODE = 250
@@ -48,7 +54,13 @@ WAIT_SECONDS, SILENCE_SECONDS, RESTART_SECONDS = 60, 180, 30
 # The rarest that our operator ever looks at a silent job is every five minutes, and this is the most often.
 STALL_TIMEOUT = {"training.opendatahub.io/stall-timeout": "30s"}
 # Upstream's own flags would take most of an hour.
-RAISED = ["--kube-api-qps=1000", "--kube-api-burst=2000", "--threadiness=16", "--controller-queue-rate-limit=1000", "--controller-queue-burst=2000"]
+RAISED = [
+    "--kube-api-qps=1000",
+    "--kube-api-burst=2000",
+    "--threadiness=16",
+    "--controller-queue-rate-limit=1000",
+    "--controller-queue-burst=2000",
+]
 MERGE = "application/merge-patch+json"
 WORKERS = options.jobs * options.workers
 PODS = WORKERS + options.jobs
@@ -68,7 +80,7 @@ class Population:
             Watch(plane, JOBS.format(namespace), self.job),
         ]
 
-    def pod(self, now, kind, pod):
+    def pod(self, _now, kind, pod):
         name, job = pod["metadata"]["name"], pod["metadata"]["labels"].get("training.kubeflow.org/job-name")
         if kind == "DELETED":
             self.up.discard(name)
@@ -84,10 +96,14 @@ class Population:
                 self.up.add(name)
         self.changed.set()
 
-    def job(self, now, _, job):
+    def job(self, _now, _, job):
         name = job["metadata"]["name"]
         for condition, of in (("Running", self.running), ("Succeeded", self.succeeded), ("Failed", self.failed)):
-            (of.add if is_true(job, condition) or condition == "Running" and name in of and is_true(job, "Succeeded") else of.discard)(name)
+            (
+                of.add
+                if is_true(job, condition) or (condition == "Running" and name in of and is_true(job, "Succeeded"))
+                else of.discard
+            )(name)
         if name in self.failed:
             self.causes[name] = job["status"].get("failure", {}).get("reason")
         self.changed.set()
@@ -99,7 +115,9 @@ class Population:
     def check_none_ended(self):
         """The Launchers of this population keep running; where they do not, nothing is measured of running jobs."""
         if ended := self.succeeded | self.failed:
-            raise SystemExit(f"{len(ended)} jobs have ended, {min(ended)} among them: was kwok started with bench/stages.yaml?")
+            raise SystemExit(
+                f"{len(ended)} jobs have ended, {min(ended)} among them: was kwok started with bench/stages.yaml?"
+            )
 
     def until(self, done, limit=None):
         """Seconds until it is so, or nothing where it takes too long."""
@@ -125,17 +143,29 @@ class Use:
         self.cpu, self.control, self.since = operator.cpu(), plane.cpu(), time.monotonic()
 
     def so_far(self):
-        used = {"seconds": time.monotonic() - self.since, "cpu": self.operator.cpu() - self.cpu, "control cpu": plane.cpu() - self.control}
+        used = {
+            "seconds": time.monotonic() - self.since,
+            "cpu": self.operator.cpu() - self.cpu,
+            "control cpu": plane.cpu() - self.control,
+        }
         memory = self.operator.memory()
         calls = plane.audited(self.position)
-        return {**used, "peak": memory["peak"], "resident": memory["resident"], "calls": sum(calls.values()), "by kind": dict(calls.most_common(8))}
+        return {
+            **used,
+            "peak": memory["peak"],
+            "resident": memory["resident"],
+            "calls": sum(calls.values()),
+            "by kind": dict(calls.most_common(8)),
+        }
 
 
 def set_gpus(count):
     """Spreads so many GPUs over the nodes."""
     nodes = plane.call("GET", "/api/v1/nodes")["items"]
     if len(nodes) * PODS_OF_A_NODE < PODS * 1.15:
-        raise SystemExit(f"{len(nodes)} fake nodes are too few for {PODS} pods: {PODS * 1.15 / PODS_OF_A_NODE:.0f} are needed")
+        raise SystemExit(
+            f"{len(nodes)} fake nodes are too few for {PODS} pods: {PODS * 1.15 / PODS_OF_A_NODE:.0f} are needed"
+        )
     share = str(-(-count // len(nodes)))
     gpus = {"nvidia.com/gpu": share}
     for node in nodes:
@@ -205,7 +235,13 @@ def loss(operator, population):
     seen = population.until(lambda: all(population.uids.get(name) != uid for name, uid in workers.items()))
     answered = population.until(lambda: all(job in population.failed or population.is_whole(job) for job in hit))
     failed = population.failed & hit
-    found = {"lost nodes": len(lost), "lost pods": len(on_lost), "jobs hit": len(hit), "failed": len(failed), **use.so_far()}
+    found = {
+        "lost nodes": len(lost),
+        "lost pods": len(on_lost),
+        "jobs hit": len(hit),
+        "failed": len(failed),
+        **use.so_far(),
+    }
     found["causes"] = collections.Counter(population.causes[job] for job in failed)
     found["answered"] = None if seen is None or answered is None else deleted + seen + answered
     found["others failed"] = len(population.failed - hit)
@@ -294,7 +330,7 @@ ROWS = [
 
 
 def report(ours, upstream, load):
-    version = subprocess.run([options.ours, "--version"], capture_output=True, text=True).stdout.strip()
+    version = version_of(options.ours)
     nodes = len(plane.call("GET", "/api/v1/nodes")["items"])
     lines = [
         f"# {options.jobs:,} jobs of {options.workers} Workers beside MPI Operator v0.8.2",
@@ -311,17 +347,23 @@ def report(ours, upstream, load):
         "|---|---|---|---|---|",
     ]
     for scene, key, what, form, goal in ROWS:
-        cells = [form.format(of[scene][key]) if of.get(scene, {}).get(key) is not None else "–" for of in (ours, upstream)]
+        cells = [
+            form.format(of[scene][key]) if of.get(scene, {}).get(key) is not None else "–" for of in (ours, upstream)
+        ]
         lines.append(f"| {scene} | {what} | {cells[0]} | {cells[1]} | {goal or '–'} |")
     lines.append("")
     if causes := ours.get("loss", {}).get("causes"):
-        lines += ["Causes of the failures, loss: " + ", ".join(f"{count} {cause}" for cause, count in causes.items()) + ".", ""]
+        lines += [
+            "Causes of the failures, loss: " + ", ".join(f"{count} {cause}" for cause, count in causes.items()) + ".",
+            "",
+        ]
     for scene, of in ours.items():
         calls = ", ".join(f"{count} {kind}" for kind, count in of["by kind"].items()) or "none"
         lines += [f"Our calls, {scene}: {calls}.", ""]
-    lines += ["Repeat with `python3 bench/scale/run.py --run FOLDER --ours PROGRAM --upstream PROGRAM`; the file says what FOLDER has to hold."]
-    options.report.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    lines += [
+        "Repeat with `python3 bench/scale/run.py --run FOLDER --ours PROGRAM --upstream PROGRAM`; the file says what FOLDER has to hold."
+    ]
+    save(options.report, lines)
 
 
 def main():

@@ -1,19 +1,21 @@
 """What the bench measures with the installed package: `work.py JOBS LINES` prints one JSON object. It finds `odh local` by ODH_HOME."""
 
+import functools
 import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import httpx
-
 from openshift_ai.training import MPIJobClient
 from openshift_ai.training import _models as models
 from openshift_ai.training._http import address
 
 IMAGE = "quay.io/opendatahub/mpi-examples:openmpi"
 REPEATS = 50
-FIELDS = {"image": IMAGE, "command": ["x"], "suspend": True}
+FIELDS: dict[str, Any] = {"image": IMAGE, "command": ["x"], "suspend": True}
 
 jobs, lines = int(sys.argv[1]), int(sys.argv[2])
 client = MPIJobClient()
@@ -26,7 +28,7 @@ plain = httpx.Client(
     trust_env=False,
     timeout=60,
 )
-found = {}
+found: dict[str, float] = {}
 
 
 def seconds(work):
@@ -50,12 +52,13 @@ def creations():
     """Both by turns, each first as often as second, so that both meet the same machine."""
     create("warm")
     create_plainly("warm-plain")
-    times = {create: [], create_plainly: []}
+    times: dict[Callable[[str], None], list[float]] = {create: [], create_plainly: []}
     for index in range(REPEATS):
         for work in list(times)[:: 1 if index % 2 else -1]:
-            times[work].append(seconds(lambda: work(f"{work.__name__.replace('_', '-')}-{index}")))
+            name = f"{work.__name__.replace('_', '-')}-{index}"
+            times[work].append(seconds(functools.partial(work, name)))
     found["create"], found["plain"] = (statistics.median(taken) * 1000 for taken in times.values())
-    found["beyond"] = statistics.median(ours - theirs for ours, theirs in zip(*times.values())) * 1000
+    found["beyond"] = statistics.median(ours - theirs for ours, theirs in zip(*times.values(), strict=True)) * 1000
 
 
 def lists():

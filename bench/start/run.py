@@ -11,7 +11,6 @@ ODH_API_LOAD naming debug builds it needs no release build.
 """
 
 import argparse
-
 import dataclasses
 import json
 import os
@@ -24,7 +23,9 @@ import time
 
 ODH = os.environ.get("ODH", "odh")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LOAD = os.environ.get("ODH_API_LOAD", pathlib.Path(os.environ.get("ODH_TARGET", ROOT / "target")) / "release/examples/api_load")
+LOAD = os.environ.get(
+    "ODH_API_LOAD", pathlib.Path(os.environ.get("ODH_TARGET", ROOT / "target")) / "release/examples/api_load"
+)
 ENVIRONMENT = os.environ.get("ODH_EXAMPLES_ENVIRONMENT", ROOT / "target/environments/openmpi")
 IMAGE = "quay.io/opendatahub/mpi-examples:openmpi"
 REPORT = pathlib.Path(__file__).resolve().parents[1] / "reports" / "start.md"
@@ -45,7 +46,7 @@ class Size:
 def odh(home: str, *words: str, check: bool = True) -> str:
     environment = {**os.environ, "ODH_HOME": home, "NO_COLOR": "1"}
     environment.pop("KUBECONFIG", None)
-    done = subprocess.run([ODH, *words], env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([ODH, *words], env=environment, capture_output=True, text=True, timeout=600, check=False)
     if check and done.returncode:
         raise SystemExit(f"odh {' '.join(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -55,9 +56,9 @@ def resident_mib(pid: int) -> float:
     """Returns the resident memory of a process and its descendants, in MiB; shared pages count once."""
     text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     values = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()[1:] if ":" in line}
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    own = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     threads = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    children = {child for thread in threads for child in (thread / "children").read_text().split()} | set(children)
+    children = {child for thread in threads for child in (thread / "children").read_text().split()} | set(own)
     return values["Pss"] / 1024 + sum(resident_mib(int(child)) for child in children)
 
 
@@ -83,8 +84,23 @@ def four_ranks(home: str, number: int) -> float:
     """Returns the seconds from submission until all four ranks have printed, as a reader of the logs sees it."""
     name = f"four-{number}"
     started = time.monotonic()
-    odh(home, "training", "create", "mpijob", "--name", name, "--workers", "4", "--image", IMAGE,
-        "--", "mpirun", "sh", "-c", "echo here is rank $OMPI_COMM_WORLD_RANK")
+    odh(
+        home,
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        name,
+        "--workers",
+        "4",
+        "--image",
+        IMAGE,
+        "--",
+        "mpirun",
+        "sh",
+        "-c",
+        "echo here is rank $OMPI_COMM_WORLD_RANK",
+    )
     while time.monotonic() - started < WAIT_SECONDS:
         if odh(home, "training", "logs", "mpijob", name, check=False).count("here is rank") == 4:
             taken = time.monotonic() - started
@@ -97,8 +113,27 @@ def four_ranks(home: str, number: int) -> float:
 def hundred_workers(home: str, number: int, workers: int, cpu: list[str]) -> float:
     name = f"hundred-{number}"
     started = time.monotonic()
-    odh(home, "training", "create", "mpijob", "--name", name, "--workers", str(workers), *cpu, "--memory", "64Mi",
-        "--image", IMAGE, "--wait", "--timeout", "5m", "--", "mpirun", "hostname")
+    odh(
+        home,
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        name,
+        "--workers",
+        str(workers),
+        *cpu,
+        "--memory",
+        "64Mi",
+        "--image",
+        IMAGE,
+        "--wait",
+        "--timeout",
+        "5m",
+        "--",
+        "mpirun",
+        "hostname",
+    )
     taken = time.monotonic() - started
     odh(home, "training", "delete", "mpijob", name, "--yes")
     return taken
@@ -106,10 +141,30 @@ def hundred_workers(home: str, number: int, workers: int, cpu: list[str]) -> flo
 
 def many_jobs(home: str, number: int, jobs: int, workers: int) -> float:
     """Returns the seconds from one `create -f` of many jobs until all have succeeded."""
-    manifest = odh(home, "training", "create", "mpijob", "--name", f"many-{number}-0", "--workers", str(workers), "--memory", "64Mi",
-                   "--image", IMAGE, "--dry-run", "-o", "yaml", "--", "mpirun", "hostname")
+    manifest = odh(
+        home,
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        f"many-{number}-0",
+        "--workers",
+        str(workers),
+        "--memory",
+        "64Mi",
+        "--image",
+        IMAGE,
+        "--dry-run",
+        "-o",
+        "yaml",
+        "--",
+        "mpirun",
+        "hostname",
+    )
     path = pathlib.Path(home) / "many.yaml"
-    path.write_text("\n---\n".join(manifest.replace(f"many-{number}-0", f"many-{number}-{each}") for each in range(jobs)))
+    path.write_text(
+        "\n---\n".join(manifest.replace(f"many-{number}-0", f"many-{number}-{each}") for each in range(jobs))
+    )
     started = time.monotonic()
     odh(home, "training", "create", "-f", str(path))
     odh(home, "training", "wait", "mpijob", "--all", "--timeout", "5m")
@@ -120,7 +175,13 @@ def many_jobs(home: str, number: int, jobs: int, workers: int) -> float:
 
 def all_running(home: str, pods: int) -> float:
     """Returns the seconds from the first request until the node reports all idle pods as running."""
-    done = subprocess.run([LOAD, "pods", f"{home}/kubeconfig", str(pods)], capture_output=True, text=True, timeout=WAIT_SECONDS)
+    done = subprocess.run(
+        [LOAD, "pods", f"{home}/kubeconfig", str(pods)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"{pods} pods did not start:\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout)["seconds"]
@@ -151,7 +212,9 @@ def measure(size: Size) -> list[str]:
             up(home)
             four = [four_ranks(home, number) for number in range(size.repeat)]
             hundred = [hundred_workers(home, number, size.workers, []) for number in range(size.repeat_hundred)]
-            throttled = [hundred_workers(home, number, size.workers, ["--cpu", "10m"]) for number in range(size.repeat_hundred)]
+            throttled = [
+                hundred_workers(home, number, size.workers, ["--cpu", "10m"]) for number in range(size.repeat_hundred)
+            ]
             many = [many_jobs(home, number, size.jobs, 4) for number in range(size.repeat_hundred)]
             after = [idle_memory(home)]
         finally:
@@ -183,19 +246,21 @@ def main() -> None:
     quick = parser.parse_args().quick
     load = os.getloadavg()[0]
     rows = measure(Size(repeat=1, repeat_hundred=1, workers=4, pods=10, jobs=3) if quick else Size())
-    text = "\n".join([
-        "# The first minutes with the embedded cluster",
-        "",
-        f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, load before {load:.1f}; release build; "
-        "each figure includes the start of the `odh` process that a person would type.",
-        "",
-        "| what | min | median | max | unit | goal | runs |",
-        "|---|---|---|---|---|---|---|",
-        *rows,
-        "",
-        "Repeat with `cargo xtask bench start`.",
-        "",
-    ])
+    text = "\n".join(
+        [
+            "# The first minutes with the embedded cluster",
+            "",
+            f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, load before {load:.1f}; release build; "
+            "each figure includes the start of the `odh` process that a person would type.",
+            "",
+            "| what | min | median | max | unit | goal | runs |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+            "Repeat with `cargo xtask bench start`.",
+            "",
+        ]
+    )
     if not quick:
         REPORT.write_text(text)
     print(text)

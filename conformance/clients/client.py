@@ -2,6 +2,7 @@
 
 Config maps by every verb, server-side apply, a watch, custom resources, logs of a pod, an eviction, a scale.
 """
+
 import sys
 import time
 
@@ -55,13 +56,23 @@ def custom_resources(api):
             "group": "client.example",
             "names": {"kind": "Boat", "plural": "boats"},
             "scope": "Namespaced",
-            "versions": [{
-                "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": {"oars": {"type": "integer", "minimum": 1}}},
-                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                }}},
-            }],
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {
+                                "spec": {"type": "object", "properties": {"oars": {"type": "integer", "minimum": 1}}},
+                                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                            },
+                        }
+                    },
+                }
+            ],
         },
     }
     utils.create_from_dict(api, definition)
@@ -93,19 +104,20 @@ def custom_resources(api):
 
 def workloads(core, apps):
     labels = {"app": "sleepers"}
-    container = client.V1Container(
-        name="main", image="local", command=["sh", "-c", "echo hello; exec sleep 600"]
-    )
+    container = client.V1Container(name="main", image="local", command=["sh", "-c", "echo hello; exec sleep 600"])
     template = client.V1PodTemplateSpec(
         metadata=client.V1ObjectMeta(labels=labels),
         spec=client.V1PodSpec(containers=[container], termination_grace_period_seconds=0),
     )
-    apps.create_namespaced_deployment(NAMESPACE, client.V1Deployment(
-        metadata=client.V1ObjectMeta(name="sleepers"),
-        spec=client.V1DeploymentSpec(
-            replicas=1, selector=client.V1LabelSelector(match_labels=labels), template=template
+    apps.create_namespaced_deployment(
+        NAMESPACE,
+        client.V1Deployment(
+            metadata=client.V1ObjectMeta(name="sleepers"),
+            spec=client.V1DeploymentSpec(
+                replicas=1, selector=client.V1LabelSelector(match_labels=labels), template=template
+            ),
         ),
-    ))
+    )
 
     def available(count):
         status = apps.read_namespaced_deployment_status("sleepers", NAMESPACE).status

@@ -13,9 +13,9 @@ from pathlib import Path
 # The SDK writes the function there, in every pod, when this module is imported; pods have no user `mpiuser` here.
 os.environ.setdefault("DEFAULT_MPI_USER_HOME", "/tmp")
 
-from kubeflow.trainer import CustomTrainer, KubernetesBackendConfig, TrainerClient  # noqa: E402
-from kubernetes import client as kubernetes  # noqa: E402
-from kubernetes import config  # noqa: E402
+from kubeflow.trainer import CustomTrainer, KubernetesBackendConfig, TrainerClient
+from kubernetes import client as kubernetes
+from kubernetes import config
 
 NAMESPACE = "default"
 # The Launcher is one of the nodes, so the SDK's count of running steps is the number of nodes.
@@ -89,13 +89,17 @@ def a_job_succeeds(trainer: TrainerClient, runtime: str, gate: Path) -> None:
     arguments = {"gate": str(gate), "fail": False}
     found = trainer.get_runtime(runtime)
     name = trainer.train(
-        runtime=found, trainer=CustomTrainer(func=train, func_args=arguments, num_nodes=NODES, env={"OMP_NUM_THREADS": "1"})
+        runtime=found,
+        trainer=CustomTrainer(func=train, func_args=arguments, num_nodes=NODES, env={"OMP_NUM_THREADS": "1"}),
     )
     assert [job.name for job in trainer.list_jobs(runtime=found)] == [name]
     if runtime == RUNTIME:
         running = trainer.wait_for_job_status(name, status={"Running"}, timeout=PATIENCE_SECONDS, polling_interval=1)
         assert sorted(step.name for step in running.steps) == ["node-0", "node-1"], running
-    until("the Launcher runs", lambda: any(step.name == "node-0" and step.status == "Running" for step in trainer.get_job(name).steps))
+    until(
+        "the Launcher runs",
+        lambda: any(step.name == "node-0" and step.status == "Running" for step in trainer.get_job(name).steps),
+    )
     lines = []
     # The stream ends with the job, which waits for the gate.
     for line in trainer.get_job_logs(name, follow=True):

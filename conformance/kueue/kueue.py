@@ -26,63 +26,15 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "conformance"))
+
+import kwok
+
 NAMESPACE = "queued"
 WAIT_SECONDS = 120
 FLAVOR = {"pool": "paper"}
 # The label by which the pods of each kind are found: what Kueue itself looks for.
 PODS_OF = {"trainjob": "jobset.sigs.k8s.io/jobset-name", "mpijob": "training.kubeflow.org/job-name"}
-
-# What kwok makes of the node and of pods: running at once, and gone when they are deleted.
-STAGES = """
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: node}
-spec:
-  resourceRef: {apiGroup: v1, kind: Node}
-  selector: {matchExpressions: [{key: '.status.phase', operator: NotIn, values: [Running]}]}
-  next:
-    statusTemplate: |
-      conditions:
-      - {type: Ready, status: "True", reason: KubeletReady, message: "", lastHeartbeatTime: {{ Now | Quote }}, lastTransitionTime: {{ Now | Quote }}}
-      addresses: [{address: 127.0.0.1, type: InternalIP}]
-      allocatable: {cpu: "64", memory: 512Gi, pods: "250"}
-      capacity: {cpu: "64", memory: 512Gi, pods: "250"}
-      phase: Running
----
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: pod-runs}
-spec:
-  resourceRef: {apiGroup: v1, kind: Pod}
-  selector:
-    matchExpressions:
-    - {key: '.metadata.deletionTimestamp', operator: DoesNotExist}
-    - {key: '.status.phase', operator: In, values: [Pending]}
-  next:
-    statusTemplate: |
-      conditions:
-      - {type: PodScheduled, status: "True", lastTransitionTime: {{ Now | Quote }}}
-      - {type: Initialized, status: "True", lastTransitionTime: {{ Now | Quote }}}
-      - {type: ContainersReady, status: "True", lastTransitionTime: {{ Now | Quote }}}
-      - {type: Ready, status: "True", lastTransitionTime: {{ Now | Quote }}}
-      containerStatuses:
-      {{ range .spec.containers }}
-      - {name: {{ .name | Quote }}, image: {{ .image | Quote }}, imageID: "", ready: true, restartCount: 0, state: {running: {startedAt: {{ Now | Quote }}}}}
-      {{ end }}
-      hostIP: 127.0.0.1
-      podIP: 127.0.0.1
-      podIPs: [{ip: 127.0.0.1}]
-      phase: Running
-      startTime: {{ Now | Quote }}
----
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: pod-goes}
-spec:
-  resourceRef: {apiGroup: v1, kind: Pod}
-  selector: {matchExpressions: [{key: '.metadata.deletionTimestamp', operator: Exists}]}
-  next: {finalizers: {empty: true}, delete: true}
-"""
 
 # As much as the three pods of one job ask for, so that a second one has to wait.
 QUEUE = """
@@ -126,7 +78,7 @@ class Cluster:
 
     def kubectl(self, *words: str, text: str = "", check: bool = True) -> str:
         command = [self.kubectl_program, "--kubeconfig", self.kubeconfig, *words]
-        done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=90)
+        done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=90, check=False)
         if done.returncode and check:
             raise SystemExit(f"kubectl {' '.join(words)}: {done.stderr}")
         return done.stdout
@@ -139,8 +91,10 @@ class Cluster:
         return json.loads(text) if text.strip() else {}
 
     def start(self, name: str, words: list[str]) -> None:
-        log = open(self.path / f"{name}.log", "w")
-        process = subprocess.Popen(words, cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        with (self.path / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                words, cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         self.started.append((name, process))
 
     def logs(self) -> str:
@@ -156,7 +110,12 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
         if self.options.on == "embedded":
-            subprocess.run([self.options.odh, "local", "down", "--purge", "--yes"], env=self.environment, capture_output=True)
+            subprocess.run(
+                [self.options.odh, "local", "down", "--purge", "--yes"],
+                env=self.environment,
+                capture_output=True,
+                check=False,
+            )
         self.folder.cleanup()
 
     def until(self, what: str, look):
@@ -170,7 +129,9 @@ class Cluster:
                 if process.poll() is not None:
                     raise SystemExit(f"{name} has ended with {process.returncode}\n{self.logs()}")
             if time.monotonic() > ends:
-                state = self.kubectl("get", "trainjobs,mpijobs,workloads,pods", "-n", NAMESPACE, "-o", "wide", check=False)
+                state = self.kubectl(
+                    "get", "trainjobs,mpijobs,workloads,pods", "-n", NAMESPACE, "-o", "wide", check=False
+                )
                 raise SystemExit(f"after {WAIT_SECONDS} s it is not so: {what}\n{state}\n{self.logs()}")
             time.sleep(0.2)
 
@@ -182,10 +143,24 @@ def free_port() -> int:
 
 
 def on_embedded(cluster: Cluster) -> None:
-    up = subprocess.run([cluster.options.odh, "local", "up", "--image", cluster.options.image], env=cluster.environment, capture_output=True, text=True, timeout=120)
+    up = subprocess.run(
+        [cluster.options.odh, "local", "up", "--image", cluster.options.image],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     if up.returncode:
         raise SystemExit(f"odh local up: {up.stderr}")
-    config = subprocess.run([cluster.options.odh, "local", "kubeconfig"], env=cluster.environment, capture_output=True, text=True, timeout=60)
+    config = subprocess.run(
+        [cluster.options.odh, "local", "kubeconfig"],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     pathlib.Path(cluster.kubeconfig).write_text(config.stdout)
     cluster.kubectl("create", "namespace", NAMESPACE)
     cluster.kubectl("label", "node", "--all", "pool=paper")
@@ -195,37 +170,88 @@ def on_real(cluster: Cluster) -> None:
     """A node of kwok's, the scheduler, the definitions, and the operator as `deploy/` has it."""
     binaries = pathlib.Path(cluster.options.binaries)
     shutil.copy(os.environ["ODH_REAL_KUBECONFIG"], cluster.kubeconfig)
-    (cluster.path / "kwok.yaml").write_text(STAGES)
+    (cluster.path / "kwok.yaml").write_text("---\n".join([kwok.NODE, kwok.POD_RUNS, kwok.POD_GOES]))
     for name in (NAMESPACE, "mpi-operator"):
         cluster.kubectl("create", "namespace", name)
         # No controller makes it here.
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
         cluster.apply(json.dumps(account))
     labels = {"kubernetes.io/hostname": "paper", **FLAVOR}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "paper", "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "paper", "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+    }
     cluster.apply(json.dumps(node))
-    cluster.start("kwok", [str(binaries / "kwok"), "--kubeconfig", cluster.kubeconfig, "--config", str(cluster.path / "kwok.yaml"),
-                           "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-                           f"--server-address=127.0.0.1:{free_port()}", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=0"])
-    cluster.start("scheduler", [str(binaries / "kube-scheduler"), "--kubeconfig", cluster.kubeconfig, "--leader-elect=false", "--secure-port=0"])
+    cluster.start(
+        "kwok",
+        [
+            str(binaries / "kwok"),
+            "--kubeconfig",
+            cluster.kubeconfig,
+            "--config",
+            str(cluster.path / "kwok.yaml"),
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--server-address=127.0.0.1:{free_port()}",
+            "--node-ip=127.0.0.1",
+            "--node-lease-duration-seconds=0",
+        ],
+    )
+    cluster.start(
+        "scheduler",
+        [
+            str(binaries / "kube-scheduler"),
+            "--kubeconfig",
+            cluster.kubeconfig,
+            "--leader-elect=false",
+            "--secure-port=0",
+        ],
+    )
     deploy = ROOT / "deploy"
     definitions = [deploy / "crd/kubeflow.org_mpijobs.yaml", *sorted((deploy / "crd/trainer").glob("trainer.*.yaml"))]
     install_definitions(cluster, [path.read_text() for path in definitions])
-    for path in ("base/service-account.yaml", "base/role.yaml", "base/service.yaml", "base/webhook.yaml",
-                 "components/trainjob/role.yaml", "components/trainjob/webhook.yaml"):
+    for path in (
+        "base/service-account.yaml",
+        "base/role.yaml",
+        "base/service.yaml",
+        "base/webhook.yaml",
+        "components/trainjob/role.yaml",
+        "components/trainjob/webhook.yaml",
+    ):
         cluster.kubectl("apply", "--server-side", "-n", "mpi-operator", "-f", str(deploy / path))
     progress = {"spec": {"ports": [{"name": "webhook", "port": 443}, {"name": "progress", "port": 10443}]}}
-    cluster.kubectl("patch", "service", "mpi-operator", "-n", "mpi-operator", "--type=merge", "-p", json.dumps(progress))
+    cluster.kubectl(
+        "patch", "service", "mpi-operator", "-n", "mpi-operator", "--type=merge", "-p", json.dumps(progress)
+    )
     # What kube-proxy would do: the address of the Service is one of this network's own.
-    address = cluster.kubectl("get", "service", "mpi-operator", "-n", "mpi-operator", "-o", "jsonpath={.spec.clusterIP}")
+    address = cluster.kubectl(
+        "get", "service", "mpi-operator", "-n", "mpi-operator", "-o", "jsonpath={.spec.clusterIP}"
+    )
     subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
     token = cluster.kubectl("create", "token", "mpi-operator", "-n", "mpi-operator", "--duration=2h").strip()
     config = json.loads(cluster.kubectl("config", "view", "--raw", "-o", "json"))
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
     (cluster.path / "operator.kubeconfig").write_text(json.dumps(config))
-    cluster.start("operator", [cluster.options.operator, f"--kubeConfig={cluster.path}/operator.kubeconfig", "--trainjobs",
-                               "--default-launch=agent", "--webhook-port=443", "--progress-port=10443", "--health-port=0"])
-    trusted = ["get", "validatingwebhookconfiguration", "mpi-operator-trainjobs", "-o", "jsonpath={.webhooks[0].clientConfig.caBundle}"]
+    cluster.start(
+        "operator",
+        [
+            cluster.options.operator,
+            f"--kubeConfig={cluster.path}/operator.kubeconfig",
+            "--trainjobs",
+            "--default-launch=agent",
+            "--webhook-port=443",
+            "--progress-port=10443",
+            "--health-port=0",
+        ],
+    )
+    trusted = [
+        "get",
+        "validatingwebhookconfiguration",
+        "mpi-operator-trainjobs",
+        "-o",
+        "jsonpath={.webhooks[0].clientConfig.caBundle}",
+    ]
     cluster.until("the operator has filled in the authority of its webhooks", lambda: cluster.kubectl(*trusted))
     runtime = (deploy / "runtimes/openmpi.yaml").read_text()
     cluster.apply(runtime)
@@ -245,10 +271,28 @@ def certificate(folder: pathlib.Path) -> bytes:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    (folder / "of").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n")
+    (folder / "of").write_text(
+        "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n"
+    )
     openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.crt")
     openssl("req", *key, "-subj", "/CN=kueue", "-keyout", "tls.key", "-out", "tls.csr")
-    openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "of", "-out", "tls.crt")
+    openssl(
+        "x509",
+        "-req",
+        "-in",
+        "tls.csr",
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        "2",
+        "-extfile",
+        "of",
+        "-out",
+        "tls.crt",
+    )
     return (folder / "ca.crt").read_bytes()
 
 
@@ -260,19 +304,36 @@ def add_kueue(cluster: Cluster) -> None:
     place = cluster.path / "certificates"
     place.mkdir()
     authority, port, health = certificate(place), free_port(), free_port()
-    (cluster.path / "kueue.yaml").write_text(json.dumps({
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
-        "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"}, "metrics": {"bindAddress": "0"},
-        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(place)},
-        "leaderElection": {"leaderElect": False}, "internalCertManagement": {"enable": False},
-        "waitForPodsReady": {"timeout": "10m"},
-        "integrations": {"frameworks": ["kubeflow.org/mpijob", "trainer.kubeflow.org/trainjob"]},
-    }))
+    (cluster.path / "kueue.yaml").write_text(
+        json.dumps(
+            {
+                "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+                "kind": "Configuration",
+                "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+                "metrics": {"bindAddress": "0"},
+                "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(place)},
+                "leaderElection": {"leaderElect": False},
+                "internalCertManagement": {"enable": False},
+                "waitForPodsReady": {"timeout": "10m"},
+                "integrations": {"frameworks": ["kubeflow.org/mpijob", "trainer.kubeflow.org/trainjob"]},
+            }
+        )
+    )
     cluster.environment["KUBECONFIG"] = cluster.kubeconfig
     # It looks for one of its certificates at a fixed path, whether it serves metrics or not.
-    place_it = 'mount -t tmpfs none /etc && mkdir -p /etc/kueue/metrics && cp -r "$0" /etc/kueue/metrics/certs && exec "$@"'
+    place_it = (
+        'mount -t tmpfs none /etc && mkdir -p /etc/kueue/metrics && cp -r "$0" /etc/kueue/metrics/certs && exec "$@"'
+    )
     own_files = ["unshare", "--map-root-user", "--mount", "sh", "-c", place_it, str(place)]
-    cluster.start("kueue", [*own_files, cluster.options.kueue, f"--config={cluster.path}/kueue.yaml", "--feature-gates=VisibilityOnDemand=false"])
+    cluster.start(
+        "kueue",
+        [
+            *own_files,
+            cluster.options.kueue,
+            f"--config={cluster.path}/kueue.yaml",
+            "--feature-gates=VisibilityOnDemand=false",
+        ],
+    )
     del cluster.environment["KUBECONFIG"]
 
     def is_ready() -> bool:
@@ -286,10 +347,17 @@ def add_kueue(cluster: Cluster) -> None:
     shown = cluster.kubectl("create", "--dry-run=client", "-o", "json", "-f", str(manifests / "webhook/manifests.yaml"))
     for configuration in documents(shown):
         # Only what this queue serves: its others would ask it about every pod and Deployment.
-        hooks = [hook for hook in configuration["webhooks"] if any(f"v1{name}" in hook["name"] or hook["name"][1:].startswith(name) for name in names)]
+        hooks = [
+            hook
+            for hook in configuration["webhooks"]
+            if any(f"v1{name}" in hook["name"] or hook["name"][1:].startswith(name) for name in names)
+        ]
         for hook in hooks:
             path = hook["clientConfig"].pop("service")["path"]
-            hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": base64.b64encode(authority).decode()}
+            hook["clientConfig"] = {
+                "url": f"https://127.0.0.1:{port}{path}",
+                "caBundle": base64.b64encode(authority).decode(),
+            }
         configuration["metadata"]["name"] = f"kueue-{configuration['metadata']['name']}"
         cluster.apply(json.dumps({**configuration, "webhooks": hooks}))
         print("  webhooks of Kueue:", ", ".join(hook["name"] for hook in hooks))
@@ -298,7 +366,8 @@ def add_kueue(cluster: Cluster) -> None:
 
 def documents(text: str) -> list[dict]:
     """The objects that kubectl writes one after another."""
-    decoder, found = json.JSONDecoder(), []
+    decoder = json.JSONDecoder()
+    found: list[dict] = []
     while text := text.strip():
         one, end = decoder.raw_decode(text)
         found += one["items"] if one["kind"] == "List" else [one]
@@ -330,14 +399,29 @@ class Job:
         command = ["mpirun", "--allow-run-as-root", "sh", "-c"]
         if self.kind == "trainjob":
             trainer = {"numNodes": 2, "resourcesPerNode": CPU_OF_A_POD, "command": command, "args": [script]}
-            job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata,
-                   "spec": {"runtimeRef": {"name": "team"}, "trainer": trainer}}
+            job = {
+                "apiVersion": "trainer.kubeflow.org/v1alpha1",
+                "kind": "TrainJob",
+                "metadata": metadata,
+                "spec": {"runtimeRef": {"name": "team"}, "trainer": trainer},
+            }
         else:
+
             def replica(count: int, **more: object) -> dict:
-                container = {"name": "mpi", "image": "quay.io/opendatahub/mpi-examples:openmpi", "resources": CPU_OF_A_POD, **more}
+                container = {
+                    "name": "mpi",
+                    "image": "quay.io/opendatahub/mpi-examples:openmpi",
+                    "resources": CPU_OF_A_POD,
+                    **more,
+                }
                 return {"replicas": count, "template": {"spec": {"containers": [container]}}}
-            job = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": metadata,
-                   "spec": {"mpiReplicaSpecs": {"Launcher": replica(1, command=[*command, script]), "Worker": replica(2)}}}
+
+            job = {
+                "apiVersion": "kubeflow.org/v2beta1",
+                "kind": "MPIJob",
+                "metadata": metadata,
+                "spec": {"mpiReplicaSpecs": {"Launcher": replica(1, command=[*command, script]), "Worker": replica(2)}},
+            }
         self.cluster.kubectl("create", "-f", "-", text=json.dumps(job))
 
     def get(self) -> dict:
@@ -367,19 +451,40 @@ class Job:
 
     def is_over(self) -> str:
         conditions = self.get().get("status", {}).get("conditions", [])
-        return next((one["type"] for one in conditions if one["type"] in ("Complete", "Succeeded", "Failed") and one["status"] == "True"), "")
+        return next(
+            (
+                one["type"]
+                for one in conditions
+                if one["type"] in ("Complete", "Succeeded", "Failed") and one["status"] == "True"
+            ),
+            "",
+        )
 
     def make_active(self, active: bool) -> None:
-        self.cluster.kubectl("patch", "workload.kueue.x-k8s.io", self.workload()["metadata"]["name"], "-n", NAMESPACE, "--type=merge",
-                             "-p", json.dumps({"spec": {"active": active}}))
+        self.cluster.kubectl(
+            "patch",
+            "workload.kueue.x-k8s.io",
+            self.workload()["metadata"]["name"],
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            json.dumps({"spec": {"active": active}}),
+        )
 
     def runs(self, when: str) -> None:
         def all_there() -> bool:
             pods = self.pods()
-            running = [pod for pod in pods if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]]
+            running = [
+                pod
+                for pod in pods
+                if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+            ]
             return len(running) == len(pods) == 3 and bool(self.says("PodsReady"))
 
-        self.cluster.until(f"{self.name} is admitted{when}, its three pods run, and the queue has seen them ready", all_there)
+        self.cluster.until(
+            f"{self.name} is admitted{when}, its three pods run, and the queue has seen them ready", all_there
+        )
         assert not self.is_suspended() and self.says("Admitted"), self.get()
         for pod in self.pods():
             assert FLAVOR.items() <= pod["spec"].get("nodeSelector", {}).items(), pod["spec"]
@@ -395,8 +500,10 @@ class Job:
 
     def evict(self) -> None:
         self.make_active(False)
-        self.cluster.until(f"{self.name} is evicted: suspended, without pods, its templates as they were given",
-                           lambda: self.is_suspended() and not self.pods() and not self.flavored() and self.says("Evicted"))
+        self.cluster.until(
+            f"{self.name} is evicted: suspended, without pods, its templates as they were given",
+            lambda: self.is_suspended() and not self.pods() and not self.flavored() and self.says("Evicted"),
+        )
 
     def ends(self) -> None:
         if self.cluster.options.on == "embedded":
@@ -412,10 +519,24 @@ class Job:
         launcher = next(pod for pod in self.pods() if "launcher" in pod["metadata"]["name"])
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         ended = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
-        containers = [{**one, "ready": False, "state": {"terminated": ended}} for one in launcher["status"]["containerStatuses"]]
-        conditions = [{**one, "status": "False"} if one["type"] == "Ready" else one for one in launcher["status"]["conditions"]]
+        containers = [
+            {**one, "ready": False, "state": {"terminated": ended}} for one in launcher["status"]["containerStatuses"]
+        ]
+        conditions = [
+            {**one, "status": "False"} if one["type"] == "Ready" else one for one in launcher["status"]["conditions"]
+        ]
         status = {"status": {"phase": "Succeeded", "containerStatuses": containers, "conditions": conditions}}
-        self.cluster.kubectl("patch", "pod", launcher["metadata"]["name"], "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", json.dumps(status))
+        self.cluster.kubectl(
+            "patch",
+            "pod",
+            launcher["metadata"]["name"],
+            "-n",
+            NAMESPACE,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            json.dumps(status),
+        )
 
     def remove(self) -> None:
         self.cluster.kubectl("delete", self.kind, self.name, "-n", NAMESPACE, "--wait=false")
@@ -427,23 +548,50 @@ def reports_progress(cluster: Cluster, job: Job) -> None:
     launcher = next(pod for pod in job.pods() if "launcher" in pod["metadata"]["name"])
     environment = {one["name"]: one.get("value", "") for one in launcher["spec"]["containers"][0]["env"]}
     url = environment["KUBEFLOW_TRAINER_SERVER_URL"]
-    sources = [source for volume in launcher["spec"]["volumes"] for source in volume.get("projected", {}).get("sources", [])]
-    audience = next(source["serviceAccountToken"]["audience"] for source in sources if "audience" in source.get("serviceAccountToken", {}))
+    sources = [
+        source for volume in launcher["spec"]["volumes"] for source in volume.get("projected", {}).get("sources", [])
+    ]
+    audience = next(
+        source["serviceAccountToken"]["audience"]
+        for source in sources
+        if "audience" in source.get("serviceAccountToken", {})
+    )
     authority = next(source["configMap"] for source in sources if "configMap" in source)
-    token = cluster.kubectl("create", "token", "default", "-n", NAMESPACE, f"--audience={audience}", "--bound-object-kind=Pod",
-                            f"--bound-object-name={launcher['metadata']['name']}").strip()
+    token = cluster.kubectl(
+        "create",
+        "token",
+        "default",
+        "-n",
+        NAMESPACE,
+        f"--audience={audience}",
+        "--bound-object-kind=Pod",
+        f"--bound-object-name={launcher['metadata']['name']}",
+    ).strip()
     trusted = cluster.get("configmap", authority["name"])["data"][authority["items"][0]["key"]]
     host = url.split("/")[2]
     name, port = host.split(":")
-    address = cluster.kubectl("get", "service", "mpi-operator", "-n", "mpi-operator", "-o", "jsonpath={.spec.clusterIP}")
-    report = {"trainerStatus": {"progressPercentage": 40, "metrics": [{"name": "loss", "value": "0.25"}],
-                                "lastUpdatedTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+    address = cluster.kubectl(
+        "get", "service", "mpi-operator", "-n", "mpi-operator", "-o", "jsonpath={.spec.clusterIP}"
+    )
+    report = {
+        "trainerStatus": {
+            "progressPercentage": 40,
+            "metrics": [{"name": "loss", "value": "0.25"}],
+            "lastUpdatedTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+    }
     body = json.dumps(report).encode()
     context = ssl.create_default_context(cadata=trusted)
     # By the name that the pod has; this machine has no DNS for it.
     with context.wrap_socket(socket.create_connection((address, int(port)), 30), server_hostname=name) as connection:
-        head = [f"POST {url.split(host)[1]} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {token}", "Content-Type: application/json",
-                f"Content-Length: {len(body)}", "Connection: close"]
+        head = [
+            f"POST {url.split(host)[1]} HTTP/1.1",
+            f"Host: {host}",
+            f"Authorization: Bearer {token}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        ]
         connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
         answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
     assert answer.startswith("HTTP/1.1 200"), answer
@@ -497,4 +645,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,50 +19,16 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import kwok
+
 WAIT_SECONDS = 90
 NAMESPACE = "verbs"
 
-# What kwok makes of the node and of pods: running at once; a Launcher ends a while later, if it is to end.
-STAGES = """
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: node}
-spec:
-  resourceRef: {apiGroup: v1, kind: Node}
-  selector: {matchExpressions: [{key: '.status.phase', operator: NotIn, values: [Running]}]}
-  next:
-    statusTemplate: |
-      conditions:
-      - {type: Ready, status: "True", reason: KubeletReady, message: "", lastHeartbeatTime: {{ Now | Quote }}, lastTransitionTime: {{ Now | Quote }}}
-      addresses: [{address: 127.0.0.1, type: InternalIP}]
-      daemonEndpoints: {kubeletEndpoint: {Port: KUBELET}}
-      allocatable: {cpu: "64", memory: 512Gi, pods: "250"}
-      capacity: {cpu: "64", memory: 512Gi, pods: "250"}
-      phase: Running
----
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: pod-runs}
-spec:
-  resourceRef: {apiGroup: v1, kind: Pod}
-  selector:
-    matchExpressions:
-    - {key: '.metadata.deletionTimestamp', operator: DoesNotExist}
-    - {key: '.status.phase', operator: In, values: [Pending]}
-  next:
-    statusTemplate: |
-      conditions:
-      - {type: PodScheduled, status: "True", lastTransitionTime: {{ Now | Quote }}}
-      - {type: Ready, status: "True", lastTransitionTime: {{ Now | Quote }}}
-      containerStatuses:
-      {{ range .spec.containers }}
-      - {name: {{ .name | Quote }}, image: {{ .image | Quote }}, imageID: "", ready: true, restartCount: 0, state: {running: {startedAt: {{ Now | Quote }}}}}
-      {{ end }}
-      hostIP: 127.0.0.1
-      podIP: 127.0.0.1
-      phase: Running
-      startTime: {{ Now | Quote }}
-""" + "".join(f"""---
+# A Launcher ends a while after its start, if it is to end.
+LAUNCHER_ENDS = [
+    f"""
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata: {{name: launcher-{word}}}
@@ -84,20 +50,17 @@ spec:
       - {{name: {{{{ .name | Quote }}}}, image: {{{{ .image | Quote }}}}, imageID: "", ready: false, restartCount: 0, state: {{terminated: {{exitCode: {code}, reason: {reason}, startedAt: {{{{ Now | Quote }}}}, finishedAt: {{{{ Now | Quote }}}}}}}}}}
       {{{{ end }}}}
       phase: {phase}
-""" for word, code, reason, phase in (("well", 0, "Completed", "Succeeded"), ("badly", 3, "Error", "Failed"))) + """---
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: pod-goes}
-spec:
-  resourceRef: {apiGroup: v1, kind: Pod}
-  selector: {matchExpressions: [{key: '.metadata.deletionTimestamp', operator: Exists}]}
-  next: {finalizers: {empty: true}, delete: true}
----
+"""
+    for word, code, reason, phase in (("well", 0, "Completed", "Succeeded"), ("badly", 3, "Error", "Failed"))
+]
+# Logs are a file's, and commands run on this machine.
+LOGS = """
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: ClusterLogs
 metadata: {name: all}
 spec: {logs: [{logsFile: LOG}]}
----
+"""
+COMMANDS = """
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: ClusterExec
 metadata: {name: all}
@@ -184,7 +147,11 @@ STEPS = [
     ("suspend mpijob bad", 7, "it cannot be suspended"),
     ("retry mpijob bad --wait --timeout 90s", 100, "mpijob/bad-retry-2 failed"),
     ("retry mpijob long", 7, "has not ended"),
-    ("clone mpijob good --name twin --set workers=1 --set worker.memory=64Mi --wait --timeout 90s", 0, "mpijob/twin succeeded"),
+    (
+        "clone mpijob good --name twin --set workers=1 --set worker.memory=64Mi --wait --timeout 90s",
+        0,
+        "mpijob/twin succeeded",
+    ),
     ("compare mpijob good twin", 0, "resources.limits.memory"),
     ("compare mpijob bad -o json", 0, '"bad-retry-2"'),
     ("export mpijob good", 0, "kind: MPIJob"),
@@ -226,18 +193,31 @@ class Place:
         lines = {"well": "echo loss is 0.5", "badly": "echo loss is nan; exit 3", "never": "sleep 600"}
         for name, ends in (("good", "well"), ("bad", "badly"), ("long", "never")):
             (self.path / f"{name}.yaml").write_text(job(name, ends, lines[ends]))
-        (self.path / "faults.yaml").write_text(job("faults", "well", "true").replace("spec:\n  run", "spec:\n  slotPerWorker: 2\n  run", 1))
+        (self.path / "faults.yaml").write_text(
+            job("faults", "well", "true").replace("spec:\n  run", "spec:\n  slotPerWorker: 2\n  run", 1)
+        )
         labelled = (self.path / "long.yaml").read_text().replace('"7"', '"7", team: vision')
         (self.path / "labelled.yaml").write_text(labelled)
         (self.path / "output.log").write_text("")
 
     def run(self, words: list[str]) -> subprocess.CompletedProcess:
-        return subprocess.run([self.odh, *words], cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            [self.odh, *words],
+            cwd=self.path,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
 
     def start(self, name: str, words: list[str]) -> None:
-        log = open(self.path / f"{name}.log", "w")
-        self.started.append(subprocess.Popen(words, cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        with (self.path / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                words, cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self.started.append(process)
 
     def stop(self) -> None:
         for process in reversed(self.started):
@@ -254,13 +234,14 @@ class Place:
 
 def kubectl(options: argparse.Namespace, kubeconfig: str, text: str, *words: str) -> None:
     command = [str(pathlib.Path(options.binaries) / "kubectl"), "--kubeconfig", kubeconfig, *words]
-    done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=60, check=False)
     if done.returncode:
         raise SystemExit(f"kubectl {' '.join(words)}: {done.stderr}")
 
 
 def free_port() -> int:
     import socket
+
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
@@ -273,9 +254,14 @@ def on_real(place: Place, options: argparse.Namespace) -> None:
     binaries = pathlib.Path(options.binaries)
     (place.path / "pod.log").write_text(LOG_LINES)
     kubelet = free_port()
-    stages = STAGES.replace("KUBELET", str(kubelet)).replace("LOG", str(place.path / "pod.log"))
-    (place.path / "kwok.yaml").write_text(stages)
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "paper", "annotations": {"kwok.x-k8s.io/node": "fake"}}}
+    logs = LOGS.replace("LOG", str(place.path / "pod.log"))
+    stages = [kwok.node_with_kubelet(kubelet), kwok.POD_RUNS, *LAUNCHER_ENDS, kwok.POD_GOES, logs, COMMANDS]
+    (place.path / "kwok.yaml").write_text("---\n".join(stages))
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "paper", "annotations": {"kwok.x-k8s.io/node": "fake"}},
+    }
     for name in (NAMESPACE, "mpi-operator"):
         kubectl(options, kubeconfig, "", "create", "namespace", name)
         # No controller makes it here.
@@ -286,15 +272,30 @@ def on_real(place: Place, options: argparse.Namespace) -> None:
     # Upstream's operator ends where it is not served yet.
     served = [str(binaries / "kubectl"), "--kubeconfig", kubeconfig, "get", "mpijobs.kubeflow.org"]
     ends = time.monotonic() + WAIT_SECONDS
-    while subprocess.run(served, capture_output=True, timeout=60).returncode:
+    while subprocess.run(served, capture_output=True, timeout=60, check=False).returncode:
         if time.monotonic() > ends:
             raise SystemExit("the definition of MPIJob is not served")
         time.sleep(0.2)
-    place.start("kwok", [str(binaries / "kwok"), "--kubeconfig", kubeconfig, "--config", str(place.path / "kwok.yaml"),
-                         "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-                         f"--server-address=127.0.0.1:{kubelet}", "--node-ip=127.0.0.1", f"--node-port={kubelet}",
-                         "--node-lease-duration-seconds=0"])
-    place.start("scheduler", [str(binaries / "kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false", "--secure-port=0"])
+    place.start(
+        "kwok",
+        [
+            str(binaries / "kwok"),
+            "--kubeconfig",
+            kubeconfig,
+            "--config",
+            str(place.path / "kwok.yaml"),
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--server-address=127.0.0.1:{kubelet}",
+            "--node-ip=127.0.0.1",
+            f"--node-port={kubelet}",
+            "--node-lease-duration-seconds=0",
+        ],
+    )
+    place.start(
+        "scheduler",
+        [str(binaries / "kube-scheduler"), "--kubeconfig", kubeconfig, "--leader-elect=false", "--secure-port=0"],
+    )
     place.environment.pop("KUBECONFIG")
     place.start("operator", [options.operator, f"--kubeConfig={kubeconfig}"])
     place.environment["KUBECONFIG"] = kubeconfig
@@ -331,11 +332,19 @@ def check(place: Place, line: str, code: int, text: str) -> tuple[int, str, floa
 
 def untyped(odh: str) -> list[str]:
     """The verbs of the program's own command tree that no step types."""
-    tree = json.loads(subprocess.run([odh, "help", "training", "-o", "json"], capture_output=True, text=True, check=True, timeout=60).stdout)
+    tree = json.loads(
+        subprocess.run(
+            [odh, "help", "training", "-o", "json"], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+    )
 
     def verbs(command: dict) -> list[str]:
         below = command["commands"]
-        return [verb for inner in below for verb in verbs(inner)] if below else [command["command"].removeprefix("odh training ")]
+        return (
+            [verb for inner in below for verb in verbs(inner)]
+            if below
+            else [command["command"].removeprefix("odh training ")]
+        )
 
     typed = [line.removeprefix("…") + " " for line, _, _ in STEPS]
     return [verb for verb in verbs(tree) if not any(line.startswith(verb + " ") for line in typed)]
@@ -358,8 +367,8 @@ def main() -> None:
     wrong = 0
     try:
         on_embedded(place) if options.on == "embedded" else on_real(place, options)
-        for line, code, text in STEPS:
-            expected = otherwise.get(line, (code, text))
+        for line, usual_code, usual_text in STEPS:
+            expected = otherwise.get(line, (usual_code, usual_text))
             if expected is None:
                 print(f"{'left out':<13} odh training {line}", flush=True)
                 continue
@@ -367,9 +376,16 @@ def main() -> None:
             found, said, seconds = check(place, line, code, text)
             right = found == code and text in said
             wrong += not right
-            print(f"{'as it should' if right else 'WRONG':<13} exit {found:<4} {seconds:5.1f} s  odh training {line.removeprefix('…')}", flush=True)
+            print(
+                f"{'as it should' if right else 'WRONG':<13} exit {found:<4} {seconds:5.1f} s  odh training {line.removeprefix('…')}",
+                flush=True,
+            )
             if not right:
-                print(f"    expected exit {code} and {text!r}; it said:\n" + "".join(f"    | {row}\n" for row in said.splitlines()[:40]), flush=True)
+                print(
+                    f"    expected exit {code} and {text!r}; it said:\n"
+                    + "".join(f"    | {row}\n" for row in said.splitlines()[:40]),
+                    flush=True,
+                )
                 if options.first:
                     break
         if wrong:

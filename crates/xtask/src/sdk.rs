@@ -50,7 +50,10 @@ pub fn quick(places: &Places<'_>) -> Result<(), Stop> {
     tests(places, &needs::prepared_python()?)
 }
 
-/// Checks formatting, lints and types.
+/// Folders with programs beside the SDK; `ruff.toml` and `mypy.ini` have their rules.
+const BESIDE: [&str; 2] = ["bench", "conformance"];
+
+/// Checks formatting, lints and types: of the SDK, and of the programs beside it.
 pub fn check() -> Result<(), Stop> {
     let python = environment::sdk(&needs::prepared_python()?)?;
     steps::step("The SDK: formatting, lints, types");
@@ -60,6 +63,20 @@ pub fn check() -> Result<(), Stop> {
         (&["-m", "mypy"], "the types are a part of the interface"),
     ] {
         steps::run(command(&python).args(arguments)).map_err(|stop| Stop::new(stop.what, advice))?;
+    }
+    check_beside(&python)
+}
+
+fn check_beside(python: &Path) -> Result<(), Stop> {
+    steps::step("Benchmarks and conformance programs: formatting, lints, types");
+    for (arguments, advice) in [
+        (&["-m", "ruff", "format", "--check", "--quiet"][..], "run `ruff format bench conformance`"),
+        (&["-m", "ruff", "check", "--quiet"], "see ruff.toml for the rules"),
+        (&["-m", "mypy", "--config-file", "mypy.ini"], "see mypy.ini for what is checked"),
+    ] {
+        let mut command = command(python);
+        command.current_dir(steps::root()).args(arguments).args(BESIDE);
+        steps::run(&mut command).map_err(|stop| Stop::new(stop.what, advice))?;
     }
     Ok(())
 }
