@@ -98,7 +98,7 @@ function AdviceTable({ answer: { programs, basis, truncated } }: { answer: Schem
             {
               label: text.verdict,
               cell: ({ verdict }) => (
-                <Label isCompact color={looks[verdict]}>
+                <Label className="app-label" isCompact color={looks[verdict]}>
                   {text.verdicts[verdict]}
                 </Label>
               ),

@@ -116,7 +116,7 @@ function Result({ line }: { line: Schemas["AuditLine"] | undefined }) {
   if (line?.status === undefined) return text.open;
   return (
     <>
-      <Label isCompact status={line.status < 400 ? "success" : "danger"}>
+      <Label className="app-label" isCompact status={line.status < 400 ? "success" : "danger"}>
         {line.status}
       </Label>{" "}
       <bdi>{line.reason}</bdi>

@@ -114,7 +114,7 @@ function Nodes({ overview: { nodes, unread } }: { overview: Counts }) {
           {
             label: words.state,
             cell: ({ usable }) => (
-              <Label isCompact status={usable ? "success" : "danger"}>
+              <Label className="app-label" isCompact status={usable ? "success" : "danger"}>
                 {usable ? words.usable : words.unusable}
               </Label>
             ),
@@ -227,7 +227,11 @@ function Queues({ overview: { queues, unread } }: { overview: Counts }) {
             cell: ({ namespace, name, stopped }) => (
               <>
                 <bdi>{namespace ? `${namespace}/${name}` : name}</bdi>{" "}
-                {stopped && <Label isCompact>{words.stopped}</Label>}
+                {stopped && (
+                  <Label className="app-label" isCompact>
+                    {words.stopped}
+                  </Label>
+                )}
               </>
             ),
           },

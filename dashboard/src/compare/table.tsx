@@ -19,7 +19,7 @@ type Props = {
 export function ComparisonTable({ label, columns, rows, head }: Props) {
   return (
     <ScrollRegion label={label} className="app-scroll-x">
-      <Table aria-label={label} variant="compact" gridBreakPoint="" className="compare-table">
+      <Table aria-label={label} variant="compact" gridBreakPoint="" className="app-table compare-table">
         <Thead>
           <Tr>
             <Th>{text.field}</Th>

@@ -10,7 +10,7 @@ type Props<Row> = { label: string; columns: DataColumn<Row>[]; rows: readonly Ro
 export function DataTable<Row>({ label, columns, rows, rowKey }: Props<Row>) {
   return (
     <div className="app-scroll-x">
-      <Table aria-label={label} variant="compact">
+      <Table aria-label={label} className="app-table" variant="compact">
         <Thead>
           <Tr>
             {columns.map((column) =>

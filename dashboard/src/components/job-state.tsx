@@ -34,8 +34,8 @@ export function lookOf({ health }: Pick<JobRow, "health">): Look {
 
 export function JobState({ row, isCompact = true }: { row: JobRow; isCompact?: boolean }) {
   return (
-    <Label isCompact={isCompact} {...lookOf(row)} title={row.message}>
-      {row.state}
+    <Label className="app-label" isCompact={isCompact} {...lookOf(row)} title={row.message}>
+      <span className="app-label-word">{row.state}</span>
     </Label>
   );
 }

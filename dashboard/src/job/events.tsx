@@ -84,7 +84,7 @@ function EventTable({ groups }: { groups: EventGroup[] }) {
     ];
   return (
     <div className="app-scroll-x">
-      <Table aria-label={text.table} variant="compact" gridBreakPoint="grid-lg">
+      <Table aria-label={text.table} className="app-table" variant="compact" gridBreakPoint="grid-lg">
         <Thead>
           <Tr>
             {(["time", "type", "reason", "object", "message", "count"] as const).map((column) => (
@@ -102,7 +102,12 @@ function EventTable({ groups }: { groups: EventGroup[] }) {
               </Td>
               <Td dataLabel={text.columns.type}>
                 <span>
-                  <Label isCompact status={group.type === "Warning" ? "warning" : "info"} variant="outline">
+                  <Label
+                    className="app-label"
+                    isCompact
+                    status={group.type === "Warning" ? "warning" : "info"}
+                    variant="outline"
+                  >
                     {group.type === "Warning" ? text.warning : text.normal}
                   </Label>
                 </span>

@@ -48,7 +48,7 @@ export function JobHeader(props: Props) {
       }
       badge={
         <span className="job-badges">
-          <Label isCompact variant="outline">
+          <Label className="app-label" isCompact variant="outline">
             {messages.common.kinds[jobRef.kind]}
           </Label>
           <span role="status">{job.row && <JobState row={job.row} isCompact={false} />}</span>

@@ -33,7 +33,7 @@ export function Timeline({ moments }: { moments: readonly Moment[] }) {
         return (
           // biome-ignore lint/suspicious/noArrayIndexKey: the same may happen twice in a second.
           <li key={`${place} ${moment.at}`} className={place === marked ? "job-marked" : undefined}>
-            <Icon status={status} isInline size="sm">
+            <Icon status={status} isInline size="sm" className={status ? undefined : "job-icon-plain"}>
               <Shape />
             </Icon>
             <MomentButton time={moment.at} />

@@ -187,7 +187,7 @@ function PodTable({ entries, manifest, open, onOpen, details }: TableProps) {
   return (
     <>
       <div className="app-scroll-x">
-        <Table aria-label={text.title} variant="compact" isExpandable>
+        <Table aria-label={text.title} className="app-table" variant="compact" isExpandable>
           <Thead>
             <Tr>
               <Th screenReaderText={messages.common.details} />

@@ -33,10 +33,17 @@ export function JobsTable({ rows: newest, view, change, selection, select, isOld
   const [start, dialog] = useActionStarter(select);
   return (
     <div className="app-scroll-x" aria-busy={isOld || !rows}>
-      <Table aria-label={text.table} variant="compact" gridBreakPoint="grid-lg" onKeyDown={moveBetweenRows}>
+      <Table
+        aria-label={text.table}
+        className="app-table"
+        variant="compact"
+        gridBreakPoint="grid-lg"
+        onKeyDown={moveBetweenRows}
+      >
         <Thead>
           <Tr>
             <Th
+              className="app-check"
               select={{
                 isSelected: Boolean(rows?.length && rows.every((row) => selection.has(rowKey(row)))),
                 onSelect: (_event, selected) => select(rows ?? [], selected),

@@ -34,7 +34,7 @@ export function Deliveries({ namespace }: { namespace: string }) {
         {
           label: delivery.state,
           cell: ({ state = "pending" }) => (
-            <Label isCompact status={looks[state]}>
+            <Label className="app-label" isCompact status={looks[state]}>
               {text.states[state]}
             </Label>
           ),

@@ -32,7 +32,7 @@ export function Rules({ namespace, rules }: { namespace: string; rules: Rule[] }
           {
             label: labels.state,
             cell: ({ enabled }) => (
-              <Label isCompact status={enabled ? "success" : "warning"}>
+              <Label className="app-label" isCompact status={enabled ? "success" : "warning"}>
                 {enabled ? text.on : text.silent}
               </Label>
             ),

@@ -27,7 +27,7 @@ export function LiveState() {
         <Popover aria-label={text[stream.state]} bodyContent={hint(stream)} showClose={false} position="bottom">
           <Button variant="plain" hasNoPadding aria-label={text[stream.state]}>
             <Label isCompact variant="outline" status={looks[stream.state].status} icon={looks[stream.state].icon}>
-              {text[stream.state]}
+              <span className="app-live-word">{text[stream.state]}</span>
             </Label>
           </Button>
         </Popover>

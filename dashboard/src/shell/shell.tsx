@@ -71,7 +71,7 @@ function Top({ onTour }: { onTour: () => void }) {
           <PageToggleButton isHamburgerButton aria-label={text.globalNavigation} />
         </MastheadToggle>
         <MastheadBrand>
-          <MastheadLogo component={HomeLink}>
+          <MastheadLogo component={HomeLink} className="app-logo">
             <img src="/icon.svg" alt="" width="28" height="28" className="app-logo" />
             <span className="app-brand">
               {text.product} <span className="app-brand-part">{text.application}</span>

@@ -35,11 +35,14 @@ type Props = {
   children: React.ReactNode;
 };
 
+/** Narrower than PatternFly's `lg`, the tools take several rows. */
+const wraps = { default: "wrap", lg: "nowrap" } as const;
+
 export function LogToolbar({ query, change, columns, setColumns, hasWorkers, children }: Props) {
   return (
     <Toolbar className="log-toolbar" aria-label={text.options}>
-      <ToolbarContent>
-        <ToolbarGroup>
+      <ToolbarContent rowWrap={wraps}>
+        <ToolbarGroup rowWrap={wraps}>
           <Source query={query} change={change} hasWorkers={hasWorkers} />
           <ToolbarItem>
             <Typed
@@ -62,7 +65,7 @@ export function LogToolbar({ query, change, columns, setColumns, hasWorkers, chi
             </FormSelect>
           </ToolbarItem>
         </ToolbarGroup>
-        <ToolbarGroup>
+        <ToolbarGroup rowWrap={wraps}>
           <ToolbarItem>
             <Search query={query} change={change} />
           </ToolbarItem>
@@ -82,7 +85,9 @@ export function LogToolbar({ query, change, columns, setColumns, hasWorkers, chi
             <Options query={query} change={change} columns={columns} setColumns={setColumns} />
           </ToolbarItem>
         </ToolbarGroup>
-        <ToolbarGroup align={{ default: "alignEnd" }}>{children}</ToolbarGroup>
+        <ToolbarGroup align={{ default: "alignEnd" }} rowWrap={wraps}>
+          {children}
+        </ToolbarGroup>
       </ToolbarContent>
     </Toolbar>
   );
