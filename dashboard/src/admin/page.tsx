@@ -3,6 +3,7 @@
 import { PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { useLocation, useNavigate, useParams } from "react-router-dom";
 import { PageHeader } from "../components/page-header";
+import { TabKeys } from "../components/tab-keys";
 import { messages } from "../messages";
 import { Audit } from "./audit";
 import { Capacity } from "./capacity";
@@ -22,20 +23,22 @@ export function AdminPage() {
     <>
       <PageHeader title={text.title} />
       <PageSection isFilled>
-        <Tabs
-          activeKey={active}
-          onSelect={(_event, key) => void navigate(`/admin/${key}${search}`)}
-          aria-label={text.title}
-          role="region"
-          mountOnEnter
-          unmountOnExit
-        >
-          {(Object.keys(tabs) as TabName[]).map((name) => (
-            <Tab key={name} eventKey={name} title={<TabTitleText>{text.tabs[name]}</TabTitleText>}>
-              <div className="app-tab">{tabs[name]}</div>
-            </Tab>
-          ))}
-        </Tabs>
+        <TabKeys active={active}>
+          <Tabs
+            activeKey={active}
+            onSelect={(_event, key) => void navigate(`/admin/${key}${search}`)}
+            aria-label={text.title}
+            role="region"
+            mountOnEnter
+            unmountOnExit
+          >
+            {(Object.keys(tabs) as TabName[]).map((name) => (
+              <Tab key={name} eventKey={name} title={<TabTitleText>{text.tabs[name]}</TabTitleText>}>
+                <div className="app-tab">{tabs[name]}</div>
+              </Tab>
+            ))}
+          </Tabs>
+        </TabKeys>
       </PageSection>
     </>
   );

@@ -10,6 +10,7 @@ import { useLiveJobs } from "../api/live";
 import { hasCode } from "../api/problem";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
+import { TabKeys } from "../components/tab-keys";
 import { jobAddress } from "../jobs/actions";
 import { useActionStarter } from "../jobs/start-action";
 import { messages } from "../messages";
@@ -133,21 +134,23 @@ function JobTabs({ tab }: { tab: JobTab }) {
     .map((key) => ({ key: `${jobAddress(tab.jobRef)}/${key}`, title: text.tabs[key] }));
   return (
     <>
-      <Tabs
-        activeKey={active}
-        onSelect={(_event, key) => show(String(key))}
-        aria-label={text.tabs.label}
-        className="job-tabs"
-      >
-        {tabs.map(({ key }) => (
-          <Tab
-            key={key}
-            eventKey={key}
-            title={<TabTitleText>{text.tabs[key]}</TabTitleText>}
-            tabContentId={`job-${key}`}
-          />
-        ))}
-      </Tabs>
+      <TabKeys active={active}>
+        <Tabs
+          activeKey={active}
+          onSelect={(_event, key) => show(String(key))}
+          aria-label={text.tabs.label}
+          className="job-tabs"
+        >
+          {tabs.map(({ key }) => (
+            <Tab
+              key={key}
+              eventKey={key}
+              title={<TabTitleText>{text.tabs[key]}</TabTitleText>}
+              tabContentId={`job-${key}`}
+            />
+          ))}
+        </Tabs>
+      </TabKeys>
       <MomentBar tabs={others} />
       <section key={active} id={`job-${active}`} role="tabpanel" aria-label={text.tabs[active]} className="job-panel">
         <Suspense fallback={<LoadingLines lines={8} />}>
