@@ -256,7 +256,10 @@ describe("the page of a job", () => {
       const dialog = page.getByRole("dialog");
       await dialog.getByText(`${namespace}/precious`).waitFor();
       await dialog.getByRole("button", { name: "Delete" }).click();
-      await page.getByText("precious was deleted").waitFor();
+      await page.waitForURL("**/jobs");
+      await page.getByText("Deleting 1 job").waitFor();
+      expect(await page.getByText("Someone deleted").count()).toBe(0);
+      expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Jobs");
     });
   });
 

@@ -11,7 +11,7 @@ import { hasCode } from "../api/problem";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
 import { TabKeys } from "../components/tab-keys";
-import { jobAddress } from "../jobs/actions";
+import { type Action, jobAddress } from "../jobs/actions";
 import { useActionStarter } from "../jobs/start-action";
 import { messages } from "../messages";
 import { MomentBar } from "./cursor";
@@ -53,7 +53,7 @@ function JobPageOf({ jobRef }: { jobRef: Ref }) {
   const identity = useIdentity(jobRef.namespace, jobRef.kind);
   const may = useCallback<JobTab["may"]>((verb, resource) => allowed(identity.data, verb, resource), [identity.data]);
   const manifest = useMemo(() => readManifest(job?.manifest), [job?.manifest]);
-  const [start, dialog] = useActionStarter(useCallback(() => {}, []));
+  const [start, dialog] = useActionStarter(...useDeparture());
   const isReplaced = useReplaced(job?.row?.uid);
   const isGone = hasCode(query.error, "NotFound");
   if (!job)
@@ -83,6 +83,13 @@ function JobPageOf({ jobRef }: { jobRef: Ref }) {
       {dialog}
     </>
   );
+}
+
+/** After a job was deleted here, its page has nothing more to do, and its button is gone: the list is next. */
+function useDeparture(): Parameters<typeof useActionStarter> {
+  const navigate = useNavigate();
+  const leave = useCallback((action: Action) => void (action === "delete" && navigate("/jobs")), [navigate]);
+  return [useCallback(() => {}, []), leave];
 }
 
 /** Whether the job that was shown first was replaced by another one with the same name. */

@@ -20,8 +20,11 @@ function isFinal(action: Action): action is Final {
   return action === "cancel" || action === "delete";
 }
 
+/** What to do when an action is done on every one of its jobs. */
+type OnDone = (action: Action) => void;
+
 /** Returns how to start an action, and the dialog that asks before one that is final. */
-export function useActionStarter(select: Select): [StartAction, ReactNode] {
+export function useActionStarter(select: Select, onDone?: OnDone): [StartAction, ReactNode] {
   const { show, fail } = useToast();
   const { mutate, isPending } = useJobAction();
   const [asked, setAsked] = useState<{ action: Final; rows: JobRow[] }>();
@@ -33,13 +36,14 @@ export function useActionStarter(select: Select): [StartAction, ReactNode] {
           onSuccess: (outcomes) => {
             report(action, outcomes, show);
             select(rows, false);
+            if (outcomes.every(({ problem }) => !problem)) onDone?.(action);
           },
           onError: (error) => fail(text.notDone[action](rows.length), error),
           onSettled: () => setAsked(undefined),
         },
       );
     },
-    [mutate, show, fail, select],
+    [mutate, show, fail, select, onDone],
   );
   const start = useCallback<StartAction>(
     (action, rows) => (isFinal(action) ? setAsked({ action, rows }) : run(action, rows)),

@@ -3,7 +3,7 @@
 import { Checkbox, MenuToggle, Progress, ProgressSize, Skeleton } from "@patternfly/react-core";
 import EllipsisVIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
 import { ActionsColumn, type IAction, Table, Tbody, Td, Th, Thead, type ThProps, Tr } from "@patternfly/react-table";
-import { type KeyboardEvent, memo, type ReactNode, useDeferredValue } from "react";
+import { type KeyboardEvent, memo, type ReactNode, useDeferredValue, useMemo } from "react";
 import { Link, useNavigate } from "react-router-dom";
 import type { JobRow } from "../api/client";
 import { JobState, workersText } from "../components/job-state";
@@ -13,6 +13,7 @@ import { messages } from "../messages";
 import { mainElement } from "../shell/main-element";
 import { type Action, cloneAddress, jobAddress, permits, rowKey } from "./actions";
 import { type Column, sortable, sortedBy, sortOf, type View } from "./filter";
+import { useKeptFocus } from "./kept-focus";
 import type { Select, Selection } from "./selection";
 import { type StartAction, useActionStarter } from "./start-action";
 
@@ -31,6 +32,7 @@ export function JobsTable({ rows: newest, view, change, selection, select, isOld
   // The rows of another filter or page are drawn in parts, between which the page answers keys.
   const rows = useDeferredValue(newest);
   const [start, dialog] = useActionStarter(select);
+  const keepFocus = useKeptFocus(useMemo(() => (dialog ? undefined : rows?.map(rowKey)), [rows, dialog]));
   return (
     <div className="app-scroll-x" aria-busy={isOld || !rows}>
       <Table
@@ -39,6 +41,7 @@ export function JobsTable({ rows: newest, view, change, selection, select, isOld
         variant="compact"
         gridBreakPoint="grid-lg"
         onKeyDown={moveBetweenRows}
+        onFocus={keepFocus}
       >
         <Thead>
           <Tr>
@@ -108,7 +111,7 @@ type RowProps = { row: JobRow; columns: readonly Column[]; selected: boolean; se
 const Row = memo(function Row({ row, columns, selected, select, start }: RowProps) {
   const name = row.name ?? "";
   return (
-    <Tr isRowSelected={selected}>
+    <Tr isRowSelected={selected} data-row={rowKey(row)}>
       <Td modifier="fitContent">
         <Checkbox
           id={`select ${rowKey(row)}`}
