@@ -25,6 +25,7 @@ import { LiveState } from "./live-state";
 import { mainId } from "./main-element";
 import { NamespaceSelector } from "./namespace-selector";
 import { PlaceLinks } from "./place-links";
+import { useScrollPlace } from "./scroll-place";
 import { ThemeMenu } from "./theme-menu";
 import { Tour } from "./tour";
 import { useTour } from "./use-tour";
@@ -46,6 +47,7 @@ export function Shell() {
   );
   const page = useMatches().at(-1)?.id;
   const tour = useTour();
+  useScrollPlace();
   return (
     <Page
       isManagedSidebar
