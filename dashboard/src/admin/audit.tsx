@@ -7,7 +7,7 @@ import { ask, client, type Schemas } from "../api/client";
 import { serviceRoot } from "../api/root";
 import { DataTable } from "../components/data-table";
 import { ErrorState, LoadingLines, NothingHere } from "../components/states";
-import { Ago } from "../components/time";
+import { Exact } from "../components/time";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
 
@@ -100,12 +100,12 @@ function Operations({ operations }: { operations: Operation[] }) {
       rows={operations}
       rowKey={(one) => `${one.request}/${first(one)?.number}`}
       columns={[
-        { label: text.at, cell: (one) => <Ago time={first(one)?.at} /> },
+        { label: text.at, cell: (one) => <Exact time={first(one)?.at} /> },
         { label: text.who, cell: (one) => <bdi>{first(one)?.who}</bdi> },
         { label: text.verb, cell: (one) => `${first(one)?.verb ?? ""} ${first(one)?.resource ?? ""}` },
         { label: text.where, cell: (one) => first(one)?.namespace },
         { label: text.object, cell: (one) => <bdi>{first(one)?.object || result(one)?.object}</bdi> },
-        { label: text.address, cell: (one) => first(one)?.address },
+        { label: text.address, cell: (one) => <span className="app-nowrap">{first(one)?.address}</span> },
         { label: text.result, cell: (one) => <Result line={result(one)} /> },
       ]}
     />

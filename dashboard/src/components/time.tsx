@@ -47,6 +47,11 @@ export function Ago({ time }: { time: string | undefined }) {
   );
 }
 
+/** The time itself, for records. */
+export function Exact({ time }: { time: string | undefined }) {
+  return time ? <time dateTime={time}>{exact(time)}</time> : null;
+}
+
 /** The time from one moment to another, or a running one up to now. */
 export function Duration({ from, to }: { from: string | undefined; to?: string }) {
   const current = useNow();

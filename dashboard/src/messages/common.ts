@@ -65,6 +65,10 @@ export const common = {
     title: "You are signed out",
     body: "Your session has ended. Sign in again: you come back to this page, and what you have typed is kept.",
     signIn: "Sign in",
+    first: {
+      title: "Sign in to see training jobs",
+      body: "After signing in, you come back to this page.",
+    },
   },
   gone: { title: "This no longer exists", body: "Someone may have deleted it." },
   tooMany: { title: "Too many requests", body: "Wait a moment, then try again." },

@@ -2,7 +2,7 @@
 
 export const jobs = {
   title: "Jobs",
-  create: "Create Job",
+  create: "Create job",
   table: "Training jobs",
   columns: {
     name: "Name",
@@ -66,7 +66,7 @@ export const jobs = {
     resume: "Resume",
     cancel: "Cancel",
     retry: "Retry with same configuration",
-    clone: "Clone and Modify",
+    clone: "Clone and modify",
     compare: "Compare",
     delete: "Delete",
     compareHint: "Select 2 to 10 jobs of one namespace and one type",
