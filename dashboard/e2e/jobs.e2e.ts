@@ -8,6 +8,7 @@ import {
   inspect,
   inspectThemes,
   openBrowser,
+  signedInBefore,
   tabTo,
   themes,
   visit,
@@ -168,6 +169,10 @@ describe("the list of jobs", () => {
 
   test("says that a person is signed out, and where to sign in", async () => {
     await visit("/jobs?namespace=", { token: "expired" }, async (page) => {
+      await page.getByRole("heading", { name: "Sign in to see training jobs" }).waitFor();
+      await inspectThemes(page, "signed-out-first");
+    });
+    await visit("/jobs?namespace=", { token: "expired", prepare: signedInBefore }, async (page) => {
       await page.getByRole("heading", { name: "You are signed out" }).waitFor();
       const address = await page.getByRole("link", { name: "Sign in" }).getAttribute("href");
       expect(address).toBe("/signin?next=%2Fjobs%3Fnamespace%3D");

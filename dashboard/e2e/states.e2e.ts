@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { startRouter } from "./router";
-import { createJob, createMember, createNamespace, inspectThemes, openBrowser, visit } from "./stage";
+import { createJob, createMember, createNamespace, inspectThemes, openBrowser, signedInBefore, visit } from "./stage";
 
 openBrowser();
 
@@ -138,7 +138,7 @@ test("an address that is none, a job that is gone and an expired sign-in are sai
       await inspectThemes(page, `state-${name}`);
     });
   }
-  await visit("/jobs?namespace=", { token: "expired" }, async (page) => {
+  await visit("/jobs?namespace=", { token: "expired", prepare: signedInBefore }, async (page) => {
     await page.getByRole("heading", { name: "You are signed out" }).waitFor();
     await inspectThemes(page, "state-signed-out");
   });

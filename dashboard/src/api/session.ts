@@ -1,14 +1,21 @@
 // The browser's session: requests that change something carry a token against forged requests, which every answer to a
 // session has in a header. Requests with a bearer token of a proxy have no session and need none.
 
+import { recall, remember } from "../browser/storage";
 import { serviceRoot } from "./root";
 
+const knownKey = "training.signed-in";
 const header = "x-csrf-token";
 let token = "";
 
 /** Whether this page has a session, which can be ended. */
 export function hasSession(): boolean {
   return token !== "";
+}
+
+/** Whether a session may have ended: of this browser, which had one before, or of another dashboard, which signs people in. */
+export function wasSignedIn(): boolean {
+  return serviceRoot !== "" || recall(knownKey) !== null;
 }
 
 /** `fetch` with the session's token. If the session is another one now, it asks once more with the new token. */
@@ -23,7 +30,9 @@ export async function sessionFetch(request: Request): Promise<Response> {
 async function send(request: Request): Promise<Response> {
   if (token && request.method !== "GET") request.headers.set(header, token);
   const response = await fetch(request);
-  token = response.headers.get(header) ?? token;
+  const given = response.headers.get(header);
+  if (given && !token) remember(knownKey, "yes");
+  token = given ?? token;
   return response;
 }
 

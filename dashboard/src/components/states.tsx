@@ -19,7 +19,7 @@ import PluggedIcon from "@patternfly/react-icons/dist/esm/icons/plugged-icon";
 import SearchIcon from "@patternfly/react-icons/dist/esm/icons/search-icon";
 import type { ComponentType, ReactNode } from "react";
 import { DisconnectedError, hasCode, ProblemError } from "../api/problem";
-import { signInAddress } from "../api/session";
+import { signInAddress, wasSignedIn } from "../api/session";
 import { capitalized } from "../format/words";
 import { messages } from "../messages";
 
@@ -39,13 +39,18 @@ export function describeError(error: unknown): Look {
       body: error.message || text.forbidden.body,
       status: "warning",
     };
-  if (hasCode(error, "Unauthenticated"))
-    return { icon: LockIcon, title: text.unauthenticated.title, body: text.unauthenticated.body, status: "warning" };
+  if (hasCode(error, "Unauthenticated")) return { icon: LockIcon, ...signedOut() };
   if (hasCode(error, "NotFound"))
     return { icon: SearchIcon, title: text.gone.title, body: error.message || text.gone.body };
   if (hasCode(error, "TooManyRequests")) return { icon: BanIcon, ...text.tooMany, status: "warning" };
   const body = error instanceof Error && error.message ? error.message : text.failed.unknown;
   return { icon: ExclamationCircleIcon, title: text.failed.title, body, status: "danger" };
+}
+
+/** Somebody who never was here is not told that a session has ended. */
+function signedOut(): Omit<Look, "icon"> {
+  const { title, body, first } = text.unauthenticated;
+  return wasSignedIn() ? { title, body, status: "warning" } : { ...first, status: "info" };
 }
 
 /** In place of a page that could not be loaded. */
