@@ -20,6 +20,7 @@ import { DataTable } from "../components/data-table";
 import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
+import { modelName, withTotal } from "./models";
 
 const text = messages.admin;
 type Counts = Schemas["Overview"];
@@ -85,14 +86,17 @@ function Models({ overview: { models, unread } }: { overview: Counts }) {
     <Part title={gpus.title} none={gpus.none} isEmpty={!models.length} isUnread={unread.includes("nodes")}>
       <DataTable
         label={gpus.title}
-        rows={models}
-        rowKey={({ model = "" }) => model}
+        rows={withTotal(models)}
+        rowKey={({ model = "", isTotal }) => (isTotal ? "" : `model ${model}`)}
         columns={[
-          { label: gpus.model, cell: ({ model }) => <bdi>{model || gpus.unnamed}</bdi> },
+          {
+            label: gpus.model,
+            cell: ({ model, isTotal }) => (isTotal ? <strong>{model}</strong> : <bdi>{modelName(model)}</bdi>),
+          },
           { label: gpus.total, cell: (row) => row.gpus },
-          { label: gpus.used, cell: ({ used }) => used },
-          { label: gpus.free, cell: ({ free }) => free },
-          { label: gpus.asked, cell: ({ asked }) => asked },
+          { label: gpus.used, cell: ({ used }) => used ?? gpus.unknown },
+          { label: gpus.free, cell: ({ free }) => free ?? gpus.unknown },
+          { label: gpus.asked, cell: ({ asked }) => asked ?? gpus.unknown },
         ]}
       />
     </Part>
@@ -109,8 +113,8 @@ function Nodes({ overview: { nodes, unread } }: { overview: Counts }) {
         rowKey={({ name = "" }) => name}
         columns={[
           { label: words.node, cell: ({ name }) => <bdi>{name}</bdi> },
-          { label: gpus.model, cell: ({ model }) => <bdi>{model}</bdi> },
-          { label: gpus.used, cell: ({ used, gpus: all }) => (used === undefined ? all : `${used} / ${all}`) },
+          { label: gpus.model, cell: ({ model }) => <bdi>{modelName(model)}</bdi> },
+          { label: gpus.used, cell: ({ used, gpus: all }) => `${used ?? gpus.unknown} / ${all}` },
           {
             label: words.state,
             cell: ({ usable }) => (

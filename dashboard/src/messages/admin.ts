@@ -12,9 +12,12 @@ export const admin = {
     total: "GPUs",
     used: "Used",
     free: "Free",
-    asked: "Asked for",
+    asked: "Requested",
     none: "No node has GPUs.",
     unnamed: "Any",
+    unlabelled: { "nvidia.com/gpu": "NVIDIA, model unknown", "amd.com/gpu": "AMD, model unknown" },
+    all: "All",
+    unknown: "Unknown",
   },
   nodes: { title: "GPUs by node", node: "Node", state: "State", usable: "Usable", unusable: "Not usable" },
   jobs: {
@@ -25,7 +28,7 @@ export const admin = {
     running: "Running",
     pending: "Pending",
     gpus: "GPUs in use",
-    asked: "GPUs asked for",
+    asked: "GPUs requested",
     none: "No job runs or waits.",
   },
   quotas: {
