@@ -143,3 +143,32 @@ test("an address that is none, a job that is gone and an expired sign-in are sai
     await inspectThemes(page, "state-signed-out");
   });
 });
+
+test("every page fits 320 px, also with all namespaces chosen", async () => {
+  for (const path of [
+    "/jobs",
+    "/admin",
+    "/admin/capacity",
+    "/admin/usage",
+    "/admin/audit",
+    "/templates",
+    "/notifications",
+  ]) {
+    await visit(`${path}?namespace=`, { width: 320 }, async (page) => {
+      await expect.poll(() => page.locator("main").getAttribute("aria-busy")).not.toBe("true");
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      expect(overflow, path).toBeLessThanOrEqual(0);
+    });
+  }
+});
+
+test("the current place has a mark where the system chooses the colours", async () => {
+  await visit("/jobs?namespace=", { options: { forcedColors: "active" } }, async (page) => {
+    const line = (name: string) =>
+      page
+        .getByRole("navigation")
+        .getByRole("link", { name, exact: true })
+        .evaluate((link) => getComputedStyle(link).borderInlineStartWidth);
+    expect([await line("Jobs"), await line("Templates")]).toEqual(["4px", "0px"]);
+  });
+});

@@ -59,7 +59,7 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
         <p className="job-message">
           <bdi>{failure.message ? shorten(failure.message).text : text.unknown}</bdi>
         </p>
-        <DescriptionList isHorizontal isCompact horizontalTermWidthModifier={{ default: "16ch" }}>
+        <DescriptionList orientation={{ sm: "horizontal" }} isCompact horizontalTermWidthModifier={{ default: "16ch" }}>
           {failure.suggestion && !wasCancelled && (
             <Fact term={text.whatToDo}>
               <bdi>{failure.suggestion}</bdi>{" "}
