@@ -616,6 +616,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/render": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Writes the manifest that fields make, and reads the fields out of a manifest; both change nothing and ask for no permission
+         * @description Writes the manifest that fields make, and reads the fields out of a manifest; both change nothing and ask for no permission. Without a specification and a manifest, the response has what a job of the kind begins with: every default, and empty what a person fills in. With a manifest and a specification, the manifest is changed so that it says what the specification says; everything that no field can say stays.
+         */
+        post: operations["renderJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/templates": {
         parameters: {
             query?: never;
@@ -1518,6 +1538,11 @@ export interface components {
             requests?: {
                 [key: string]: string;
             };
+            /**
+             * @description When a container that has ended is started again; never if not given.
+             * @enum {string}
+             */
+            restartPolicy?: "Never" | "OnFailure" | "Always";
             /** @description Where the pods are placed; as the job's if not given. */
             scheduling?: components["schemas"]["JobPlacement"];
             /** @description Variables whose values are in Secrets and ConfigMaps. */
@@ -1678,6 +1703,11 @@ export interface components {
             image: string;
             /** @description Whether to run the command once, in the Launcher, exactly as given. */
             inLauncher?: boolean;
+            /**
+             * @description The kind of job; an MPIJob if not given.
+             * @enum {string}
+             */
+            kind?: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
             /** @description Labels of the job. */
             labels?: {
                 [key: string]: string;
@@ -1717,6 +1747,11 @@ export interface components {
              * @description The number of retries of a failed Launcher.
              */
             retries?: number;
+            /**
+             * @description The runtime of a TrainJob: a ClusterTrainingRuntime, or `trainingruntime/NAME` for one of the namespace.
+             * @example openmpi
+             */
+            runtime?: string;
             /** @description Where all pods are placed. */
             scheduling?: components["schemas"]["JobPlacement"];
             /**
@@ -2453,6 +2488,15 @@ export interface components {
              * @enum {string}
              */
             verdict?: "TooLittle" | "TooMuch" | "Fits" | "NotSet" | "Unknown";
+        };
+        /** @description A job as a manifest and as fields. */
+        RenderJobResponse: {
+            /** @description Whether the specification alone makes the manifest. */
+            complete: boolean;
+            /** @description The manifest, YAML. */
+            manifest?: string;
+            /** @description What fields can say of the manifest. */
+            spec?: components["schemas"]["JobSpec"];
         };
         /** @description Amounts of what jobs are usually short of. */
         Resources: {
@@ -4458,6 +4502,55 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    renderJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace.
+                 * @example team-cv
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * @description The kind of a job that begins; that of the specification or the manifest if there is one.
+                     * @enum {string}
+                     */
+                    kind?: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
+                    /** @description A manifest of one job, YAML or JSON. */
+                    manifest?: string;
+                    /** @description The specification; what is wrong with it is said when the job is created. */
+                    spec?: components["schemas"]["JobSpec"];
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RenderJobResponse"];
                 };
             };
             /** @description A problem. */

@@ -1,7 +1,7 @@
 import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
-import { AdviceHint, linesOf } from "./advice";
+import { AdviceHint, linesOf, takeAdvice } from "./advice";
 
 test("a better amount is taken over by its button", async () => {
   const take = vi.fn();
@@ -23,4 +23,14 @@ test("the highest use is shown as far as it is known", () => {
     ["CPU of a Worker", "at most 1.5, 0.5 on average"],
   ]);
   expect(linesOf({ role: "Launcher", memory: { verdict: "Unknown" } })).toEqual([]);
+});
+
+test("a better amount is requested where the person requests one, else it is the most that a pod may use", () => {
+  expect(takeAdvice("Worker", "memory", "2Gi")({ memory: "8Gi" })).toEqual({ memory: "2Gi" });
+  const own = { memory: "8Gi", worker: { requests: { memory: "4Gi" } } };
+  expect(takeAdvice("Worker", "memory", "2Gi")(own)).toEqual({
+    memory: "8Gi",
+    worker: { requests: { memory: "2Gi" } },
+  });
+  expect(takeAdvice("Launcher", "cpu", "1")({})).toEqual({ launcher: { limits: { cpu: "1" } } });
 });

@@ -7,6 +7,7 @@ import { Facts } from "../components/facts";
 import { bytes, number, parseQuantity } from "../format/quantity";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
+import { setAt, textAt, type Update } from "./fields";
 
 const text = messages.create.advice;
 type Program = Schemas["ProgramAdvice"];
@@ -17,6 +18,13 @@ const shownRuns = 5;
 /** The advice about the pods of a role. */
 export function adviceOf(program: Program | undefined, role: string): Schemas["RoleAdvice"] | undefined {
   return program?.roles.find((advice) => advice.role === role);
+}
+
+/** Requests another amount: where a request of its own is set, there; else what the pods may use at most. */
+export function takeAdvice(role: "Worker" | "Launcher", resource: "cpu" | "memory", amount: string): Update {
+  const request = `${role.toLowerCase()}.requests.${resource}`;
+  const most = role === "Worker" ? resource : `launcher.limits.${resource}`;
+  return (fields) => setAt(textAt(fields, request) ? request : most, amount)(fields);
 }
 
 /** Below a field: why another amount would be better, and a button that takes it over. */

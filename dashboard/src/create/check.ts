@@ -1,10 +1,11 @@
-// The service's dry run of the manifest: what to correct, what to improve, and what the job would wait for.
+// The service's dry run of the job: what to correct, what to improve, and what the job would wait for.
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
-import { DisconnectedError, type FieldFault, hasCode } from "../api/problem";
+import { DisconnectedError, type FieldFault, hasCode, ProblemError } from "../api/problem";
 import { pollInterval } from "../api/stream";
+import type { RenderBody } from "./model";
 
 const typingPause = 400;
 
@@ -17,12 +18,14 @@ export type Check = {
   isChecking: boolean;
 };
 
-export function useCheck(namespace: string, manifest: string, enabled: boolean): Check {
-  const settled = useSettled(manifest);
+/** Checks what the job would be created from; nothing while that is not known. */
+export function useCheck(namespace: string, source: RenderBody | undefined): Check {
+  const text = JSON.stringify(source ?? null);
+  const settled = useSettled(text);
   const query = useQuery({
     queryKey: ["check", namespace, settled],
-    queryFn: ({ signal }) => dryRun(namespace, settled, signal),
-    enabled: enabled && Boolean(namespace),
+    queryFn: ({ signal }) => dryRun(namespace, JSON.parse(settled), signal),
+    enabled: source !== undefined && settled !== "null" && Boolean(namespace),
     placeholderData: keepPreviousData,
     staleTime: 15_000,
     gcTime: 60_000,
@@ -31,24 +34,29 @@ export function useCheck(namespace: string, manifest: string, enabled: boolean):
     refetchInterval: ({ state }) => (isAway(state.error) ? pollInterval : false),
   });
   const { error } = query;
-  const faults = hasCode(error, "Invalid") ? error.problem.fields : [];
+  const faults = faultsOf(error);
   return {
     answer: error ? undefined : query.data,
     faults,
     error: faults.length ? undefined : error,
-    isChecking: query.isFetching || settled !== manifest,
+    isChecking: query.isFetching || settled !== text,
   };
+}
+
+/** The faults of fields that an error consists of. */
+export function faultsOf(error: unknown): FieldFault[] {
+  return error instanceof ProblemError ? error.problem.fields : [];
 }
 
 function isAway(error: unknown): boolean {
   return error instanceof DisconnectedError || hasCode(error, "Unavailable");
 }
 
-function dryRun(namespace: string, manifest: string, signal: AbortSignal) {
+function dryRun(namespace: string, source: RenderBody, signal: AbortSignal) {
   return ask(
     client.POST("/api/v1/namespaces/{namespace}/jobs", {
       params: { path: { namespace } },
-      body: { manifest, dryRun: true },
+      body: { ...source, dryRun: true },
       signal,
     }),
   );

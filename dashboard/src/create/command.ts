@@ -8,7 +8,9 @@ export function splitCommand(text: string): string[] {
   let quote = "";
   for (let at = 0; at < text.length; at++) {
     const character = text.charAt(at);
-    if (quote) {
+    // A backslash at the end of a line joins it with the next one, but not between single quotes.
+    if (character === "\\" && quote !== "'" && text.charAt(at + 1) === "\n") at += 1;
+    else if (quote) {
       if (character === quote) quote = "";
       else if (character === "\\" && quote === '"' && /["\\$`]/.test(text.charAt(at + 1))) word += text.charAt(++at);
       else word += character;

@@ -31,12 +31,18 @@ function pythonText(text: string): string {
   return /"""|\\|"$/.test(text) ? JSON.stringify(text) : `"""\\\n${text}"""`;
 }
 
-export function CopyMenu({ manifest, namespace }: { manifest: string; namespace: string }) {
+/** `read` returns the manifest with everything that was typed. */
+export function CopyMenu({ read, namespace }: { read: () => Promise<string>; namespace: string }) {
   const { show } = useToast();
   const [open, setOpen] = useState(false);
   const copy = async (format: keyof typeof formats) => {
-    await navigator.clipboard.writeText(formats[format](manifest, namespace || "default"));
-    show(text.done(text[format]));
+    try {
+      const manifest = await read();
+      await navigator.clipboard.writeText(formats[format](manifest, namespace || "default"));
+      show(text.done(text[format]));
+    } catch {
+      show(text.failed, "warning");
+    }
   };
   return (
     <Dropdown

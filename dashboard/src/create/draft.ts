@@ -1,57 +1,60 @@
-// The manifest that is being written. It survives a reload, a lost session and a wrong click: this tab keeps it until the
-// job is created or the person starts over.
+// The job that is being written. It survives a reload, a lost session and a wrong click: this tab keeps it until the job is created
+// or the person starts over.
 
-import { useCallback, useState } from "react";
 import { type Kind, kinds } from "../api/client";
-import { blanks } from "./shapes";
+import type { Fields } from "./fields";
+import { beginWithKind, beginWithText, type Model } from "./model";
 
 const storageKey = "training.draft";
 
-/** `origin` is where the draft began: a kind, a file, another job. Another origin begins another draft. A new one was not typed. */
-type Draft = { origin: string; text: string; isNew?: boolean };
-
-export function useDraft(origin: string): {
-  text: string | undefined;
-  restored: boolean;
-  set: (text: string) => void;
-  drop: () => void;
-} {
-  const [kept] = useState(() => read(origin));
-  const [draft, setDraft] = useState<Draft>({ origin, text: kept?.text ?? blankOf(origin) ?? "" });
-  const text = draft.origin === origin ? draft.text : undefined;
-  const set = useCallback(
-    (next: string) => {
-      setDraft({ origin, text: next });
-      keep({ origin, text: next });
-    },
-    [origin],
-  );
-  const drop = useCallback(() => {
-    keep(undefined);
-    setDraft({ origin, text: blankOf(origin) ?? "" });
-  }, [origin]);
-  return {
-    text: text || blankOf(origin),
-    restored: kept !== undefined && !kept.isNew && kept.text === text,
-    set,
-    drop,
-  };
-}
-
-/** A kind's blank form; a copy of a job has none until it is loaded. */
-function blankOf(origin: string): string | undefined {
-  if (origin === "custom") return "# Paste or write a manifest.\n";
-  const kind = kinds.find((one) => one === origin);
-  return kind ? blanks[kind] : undefined;
-}
+/** `origin` is where the draft began: a kind, a file, another job. Another origin begins another draft. */
+type Draft = {
+  origin: string;
+  text: string;
+  fields?: Fields;
+  edited: boolean;
+  isUnread: boolean;
+  /** Whether the text lacks changes of the fields. */
+  isBehind: boolean;
+  /** Whether the person has typed nothing yet. */
+  isNew?: boolean;
+};
 
 export function originOf(type: string | null): Kind | "custom" {
   if (type === "custom") return "custom";
   return kinds.find((one) => one === type) ?? "mpijob";
 }
 
-/** Makes a text the draft of its origin, for the page that opens next. */
-export function keep(draft: Draft | undefined): void {
+/** What an origin begins with; a copy of a job has its manifest from the service. */
+export function beginOf(origin: string, manifest: string | undefined): Model {
+  if (manifest !== undefined) return beginWithText(manifest);
+  const kind = kinds.find((one) => one === origin);
+  return kind ? beginWithKind(kind) : beginWithText("# Paste or write a manifest.\n");
+}
+
+/** Makes a manifest the draft of its origin, for the page that opens next. */
+export function keepManifest(origin: string, text: string): void {
+  keep({ origin, text, edited: true, isUnread: true, isBehind: false, isNew: true });
+}
+
+export function keepModel(origin: string, { text, fields, edited, isUnread, updates }: Model): void {
+  keep({ origin, text, fields, edited, isUnread, isBehind: updates.length > 0 });
+}
+
+export function dropDraft(): void {
+  keep(undefined);
+}
+
+export function recallDraft(origin: string): { model: Model; isNew: boolean } | undefined {
+  const draft = read();
+  if (draft?.origin !== origin || typeof draft.text !== "string") return undefined;
+  const { text, fields, edited = true, isBehind, isNew = false } = draft;
+  const isUnread = draft.isUnread === true || !fields;
+  const updates = isBehind && fields ? [() => fields] : [];
+  return { model: { text, fields, edited, isUnread, hasFields: true, updates }, isNew };
+}
+
+function keep(draft: Draft | undefined): void {
   try {
     if (draft) sessionStorage.setItem(storageKey, JSON.stringify(draft));
     else sessionStorage.removeItem(storageKey);
@@ -60,13 +63,10 @@ export function keep(draft: Draft | undefined): void {
   }
 }
 
-function read(origin: string): Draft | undefined {
+function read(): Partial<Draft> | null {
   try {
-    const draft = JSON.parse(sessionStorage.getItem(storageKey) ?? "null") as Partial<Draft> | null;
-    return draft?.origin === origin && typeof draft.text === "string"
-      ? { ...draft, origin, text: draft.text }
-      : undefined;
+    return JSON.parse(sessionStorage.getItem(storageKey) ?? "null") as Partial<Draft> | null;
   } catch {
-    return undefined;
+    return null;
   }
 }

@@ -1,27 +1,28 @@
-// A field with its help, its fault and what to write instead.
+// The controls of single values, each with its label, help and faults.
 
 import {
-  Button,
-  Content,
-  Flex,
+  Checkbox,
   FormGroup,
   FormHelperText,
+  FormSelect,
+  FormSelectOption,
   HelperText,
   HelperTextItem,
-  Popover,
+  TextArea,
   TextInput,
 } from "@patternfly/react-core";
-import OutlinedQuestionCircleIcon from "@patternfly/react-icons/dist/esm/icons/outlined-question-circle-icon";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
+import { wholeNumber } from "./fields";
+import { fieldId, labelOf, nameOf, useBlock, useField } from "./form-context";
+import { FieldHelp } from "./help";
 
 const text = messages.create;
-export type FieldName = keyof typeof text.fields;
 
 type GroupProps = {
-  name: FieldName;
-  faults?: FieldFault[];
+  at: string;
+  faults?: readonly FieldFault[];
   isRequired?: boolean;
   role?: "group";
   children: ReactNode;
@@ -29,62 +30,59 @@ type GroupProps = {
   hint?: ReactNode;
 };
 
-export function fieldId(name: FieldName): string {
-  return `field-${name}`;
-}
-
-export function FieldGroup({ name, faults = [], isRequired, role, children, hint }: GroupProps) {
-  const { label } = text.fields[name];
+export function FieldGroup({ at, faults = [], isRequired, role, children, hint }: GroupProps) {
   return (
     <FormGroup
-      label={label}
-      fieldId={fieldId(name)}
+      label={labelOf(at)}
+      fieldId={fieldId(at)}
       isRequired={isRequired}
       role={role}
-      labelHelp={<FieldHelp name={name} />}
+      labelHelp={<FieldHelp at={at} />}
     >
       {children}
-      {faults.length > 0 && (
-        <FormHelperText id={`${fieldId(name)}-fault`}>
-          <HelperText isLiveRegion>
-            {faults.map(({ path, fault, fix }) => (
-              <HelperTextItem key={`${path} ${fault}`} variant="error">
-                <bdi>
-                  {fault}
-                  {fix && `: ${fix}`}
-                </bdi>
-              </HelperTextItem>
-            ))}
-          </HelperText>
-        </FormHelperText>
-      )}
+      <Faults at={at} faults={faults} />
       {hint}
     </FormGroup>
+  );
+}
+
+function Faults({ at, faults }: { at: string; faults: readonly FieldFault[] }) {
+  if (!faults.length) return null;
+  return (
+    <FormHelperText id={`${fieldId(at)}-fault`}>
+      <HelperText isLiveRegion>
+        {faults.map(({ path, fault, fix }) => (
+          <HelperTextItem key={`${path} ${fault}`} variant="error">
+            <bdi>
+              {fault}
+              {fix && `: ${fix}`}
+            </bdi>
+          </HelperTextItem>
+        ))}
+      </HelperText>
+    </FormHelperText>
   );
 }
 
 type TextProps = Omit<GroupProps, "children" | "role"> & {
   value: string;
   onChange: (value: string) => void;
-  type?: "text" | "number";
-  min?: number;
-  max?: number;
+  isNumber?: boolean;
   placeholder?: string;
   list?: string[];
 };
 
-export function TextField({ value, onChange, type = "text", min, max, placeholder, list, ...group }: TextProps) {
-  const { name, faults = [], isRequired } = group;
-  const id = fieldId(name);
+/** A line of text, of a value that the page holds. */
+export function TextBox({ value, onChange, isNumber, placeholder, list, ...group }: TextProps) {
+  const { at, faults = [], isRequired } = group;
+  const id = fieldId(at);
   const [typed, setTyped, settle] = useTyped(value);
   return (
     <FieldGroup {...group}>
       <TextInput
         id={id}
-        name={name}
-        type={type}
-        min={min}
-        max={max}
+        name={at}
+        inputMode={isNumber ? "numeric" : undefined}
         value={typed}
         placeholder={placeholder}
         isRequired={isRequired}
@@ -110,7 +108,90 @@ export function TextField({ value, onChange, type = "text", min, max, placeholde
   );
 }
 
-/** What a person types stays as typed until they leave the field, even where the manifest cannot hold it as it is. */
+type FieldProps = { at: string; isRequired?: boolean; placeholder?: string; hint?: ReactNode };
+
+export function TextField(props: FieldProps) {
+  const { value, faults, set } = useField(props.at);
+  return <TextBox {...props} value={String(value ?? "")} faults={faults} onChange={set} />;
+}
+
+/** A whole number. Other texts stay, with what is wrong with them. */
+export function NumberField(props: FieldProps) {
+  const { value, faults, set } = useField(props.at);
+  const why = typeof value === "string" ? text.notANumber(value) : undefined;
+  useBlock(props.at, why);
+  return (
+    <TextBox
+      {...props}
+      isNumber
+      value={String(value ?? "")}
+      faults={why ? [{ fault: why }] : faults}
+      onChange={(next) => set(wholeNumber(next))}
+    />
+  );
+}
+
+/** A part of a pod as YAML or JSON. */
+export function YamlField({ at }: { at: string }) {
+  const { value, faults, set } = useField(at);
+  const id = fieldId(at);
+  return (
+    <FieldGroup at={at} faults={faults}>
+      <TextArea
+        id={id}
+        value={String(value ?? "")}
+        rows={3}
+        resizeOrientation="vertical"
+        className="app-code"
+        validated={faults.length ? "error" : "default"}
+        aria-describedby={faults.length ? `${id}-fault` : undefined}
+        autoComplete="off"
+        spellCheck={false}
+        onChange={(_event, next) => set(next)}
+      />
+    </FieldGroup>
+  );
+}
+
+export function ChoiceField({ at, choices }: { at: string; choices: Readonly<Record<string, string>> }) {
+  const { value, faults, set } = useField(at);
+  const chosen = String(value ?? "");
+  const all = chosen && !(chosen in choices) ? { ...choices, [chosen]: chosen } : choices;
+  return (
+    <FieldGroup at={at} faults={faults}>
+      <FormSelect
+        id={fieldId(at)}
+        value={chosen}
+        onChange={(_event, next) => set(next)}
+        validated={faults.length ? "error" : "default"}
+        aria-describedby={faults.length ? `${fieldId(at)}-fault` : undefined}
+      >
+        <FormSelectOption value="" label={text.choices.default} />
+        {Object.entries(all).map(([one, label]) => (
+          <FormSelectOption key={one} value={one} label={label} />
+        ))}
+      </FormSelect>
+    </FieldGroup>
+  );
+}
+
+export function CheckField({ at, isNot = false }: { at: string; isNot?: boolean }) {
+  const { value, faults, set } = useField(at);
+  return (
+    <div>
+      <Checkbox
+        id={fieldId(at)}
+        label={labelOf(at)}
+        description={text.fields[nameOf(at)].help || undefined}
+        isChecked={(value === true) !== isNot}
+        onChange={(_event, checked) => set(checked !== isNot ? true : undefined)}
+      />
+      <Faults at={at} faults={faults} />
+    </div>
+  );
+}
+
+/** What a person types stays as typed until they leave the field, even where the fields cannot hold it as it is. */
 export function useTyped(value: string): [string, (typed: string) => void, () => void] {
   const [typed, setTyped] = useState(value);
   const isTyping = useRef(false);
@@ -128,61 +209,4 @@ export function useTyped(value: string): [string, (typed: string) => void, () =>
       setTyped(value);
     },
   ];
-}
-
-function FieldHelp({ name }: { name: FieldName }) {
-  const { label, help, link } = text.fields[name];
-  if (!help) return null;
-  return (
-    <Popover
-      aria-label={text.help(label)}
-      headerContent={label}
-      headerComponent="h2"
-      bodyContent={
-        <>
-          <Content component="p">{help}</Content>
-          <a href={link} target="_blank" rel="noreferrer">
-            {messages.common.readMore}
-          </a>
-        </>
-      }
-      footerContent={<Helpful label={label} />}
-    >
-      <Button
-        variant="plain"
-        size="sm"
-        hasNoPadding
-        aria-label={text.help(label)}
-        icon={<OutlinedQuestionCircleIcon />}
-        className="app-help"
-      />
-    </Popover>
-  );
-}
-
-/** Nothing is sent anywhere unless the person follows the link. */
-function Helpful({ label }: { label: string }) {
-  const [answer, setAnswer] = useState<"yes" | "no">();
-  const feedback = `${messages.common.feedbackAddress}/new?${new URLSearchParams({ title: text.feedbackTitle(label) })}`;
-  return (
-    <Flex columnGap={{ default: "columnGapSm" }} alignItems={{ default: "alignItemsCenter" }} role="status">
-      {answer === "yes" && text.helpful.thanks}
-      {answer === "no" && (
-        <a href={feedback} target="_blank" rel="noreferrer">
-          {text.helpful.tell}
-        </a>
-      )}
-      {!answer && (
-        <>
-          <span>{text.helpful.question}</span>
-          <Button variant="link" size="sm" onClick={() => setAnswer("yes")}>
-            {text.helpful.yes}
-          </Button>
-          <Button variant="link" size="sm" onClick={() => setAnswer("no")}>
-            {text.helpful.no}
-          </Button>
-        </>
-      )}
-    </Flex>
-  );
 }

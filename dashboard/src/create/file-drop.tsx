@@ -5,7 +5,7 @@ import { type ReactNode, useCallback, useRef, useState } from "react";
 import { useLocation, useNavigate } from "react-router-dom";
 import { useToast } from "../components/toasts";
 import { messages } from "../messages";
-import { keep } from "./draft";
+import { keepManifest } from "./draft";
 
 const text = messages.create.guide;
 const largestFile = 1024 * 1024;
@@ -22,7 +22,7 @@ function useOpenFile(): (file: File | undefined) => void {
         return;
       }
       const origin = `file:${file.name}:${file.lastModified}:${Date.now()}`;
-      keep({ origin, text: await file.text(), isNew: true });
+      keepManifest(origin, await file.text());
       const query = new URLSearchParams(search);
       for (const name of ["from", "set", "type", "template"]) query.delete(name);
       query.set("file", origin);

@@ -1,45 +1,85 @@
 import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { useState } from "react";
+import { useCallback, useState } from "react";
 import { expect, test, vi } from "vitest";
+import type { Fields } from "./fields";
 import { JobForm } from "./form";
-import { readManifest, write } from "./manifest";
-import { blanks } from "./shapes";
+import { FormProvider } from "./form-context";
 
 vi.mock("../shell/namespace", () => ({ useKnownNamespaces: () => [] }));
 
-/** The form and the manifest that it writes, as the page holds them. */
-function Page({ onText }: { onText: (text: string) => void }) {
-  const [text, setText] = useState(blanks.mpijob);
-  const manifest = readManifest(text);
-  if (!("shape" in manifest)) throw new Error("no manifest");
+/** The form with the fields that it changes, as the page holds them. */
+function Page({ begin, onFields }: { begin: Fields; onFields: (fields: Fields, blocked: unknown) => void }) {
+  const [fields, setFields] = useState(begin);
+  const [blocked, setBlocked] = useState<Record<string, string | undefined>>({});
+  const block = useCallback((path: string, why: string | undefined) => {
+    setBlocked((before) => (before[path] === why ? before : { ...before, [path]: why }));
+  }, []);
+  onFields(fields, blocked);
+  const common = { faults: new Map(), namespace: "team", onNamespace: () => {}, advice: undefined };
   return (
-    <JobForm
-      {...manifest}
-      namespace="default"
-      onNamespace={() => {}}
-      faults={[]}
-      advice={undefined}
-      onChange={(changes) => {
-        const next = write(text, changes);
-        setText(next);
-        onText(next);
-      }}
-    />
+    <FormProvider value={{ ...common, fields, block, change: (update) => setFields(update) }}>
+      <JobForm />
+    </FormProvider>
   );
 }
 
+function open(begin: Fields = {}) {
+  const onFields = vi.fn();
+  render(<Page begin={begin} onFields={onFields} />);
+  return {
+    fields: () => onFields.mock.lastCall?.[0] as Fields,
+    blocked: () => onFields.mock.lastCall?.[1] as Record<string, string | undefined>,
+  };
+}
+
 test("a command with an open quote stays as it was typed, and the field reports it", async () => {
-  const onText = vi.fn();
-  render(<Page onText={onText} />);
-  const command = screen.getByRole<HTMLInputElement>("textbox", { name: /Command/ });
+  const { fields, blocked } = open();
+  const command = screen.getByRole<HTMLTextAreaElement>("textbox", { name: /^Command/ });
   await userEvent.type(command, "python 'a");
   await userEvent.tab();
   expect(command.value).toBe("python 'a");
   expect(screen.getByText(/A quotation mark is not closed/)).toBeTruthy();
+  expect(blocked().command).toBeTruthy();
   await userEvent.type(command, " b'");
   await userEvent.tab();
   expect(command.value).toBe("python 'a b'");
   expect(screen.queryByText(/A quotation mark is not closed/)).toBeNull();
-  expect(onText.mock.lastCall?.[0]).toContain("- a b\n");
+  expect([fields().command, blocked().command]).toEqual([["python", "a b"], undefined]);
+});
+
+test("a text that is no number stays, with what is wrong with it", async () => {
+  const { fields, blocked } = open({ workers: 2 });
+  const workers = screen.getByRole<HTMLInputElement>("textbox", { name: /Number of Workers/ });
+  await userEvent.clear(workers);
+  await userEvent.type(workers, "many");
+  await userEvent.tab();
+  expect([workers.value, fields().workers]).toEqual(["many", "many"]);
+  expect(screen.getByText("“many” is not a whole number")).toBeTruthy();
+  expect(blocked().workers).toBeTruthy();
+});
+
+test("a volume is no scratch space until somebody chose that", async () => {
+  const { fields, blocked } = open();
+  await userEvent.click(screen.getByRole("button", { name: "Add to Volumes" }));
+  await userEvent.type(screen.getByLabelText("Volumes 1, Mount path"), "/data");
+  expect([fields().mounts, blocked().mounts]).toEqual([undefined, "Entry 1 does not name its source"]);
+  await userEvent.type(screen.getByLabelText("Volumes 1, Name of the source"), "data");
+  expect([fields().mounts, blocked().mounts]).toEqual([[{ path: "/data", claim: "data" }], undefined]);
+});
+
+test("what is different for a role is in a section of its own, and gone for a kind without that role", async () => {
+  const { fields } = open({ launcher: { limits: { cpu: "1" } } });
+  await userEvent.click(screen.getByRole("button", { name: "Only the Launcher" }));
+  const amount = screen.getByLabelText<HTMLInputElement>("Limits (Launcher) 1, Amount");
+  expect(amount.value).toBe("1");
+  await userEvent.click(screen.getByRole("checkbox", { name: /Place these pods differently/ }));
+  expect(fields().launcher).toEqual({ limits: { cpu: "1" }, scheduling: {} });
+});
+
+test("a kind's form has only what that kind has", () => {
+  open({ kind: "pytorchjob" });
+  expect(screen.queryByRole("button", { name: "Only the Launcher" })).toBeNull();
+  expect(screen.queryByText("MPI implementation")).toBeNull();
+  expect(screen.getByRole("button", { name: "Only the Workers" })).toBeTruthy();
 });

@@ -22,39 +22,35 @@ import { messages } from "../messages";
 
 const text = messages.templates.save;
 
-export function SaveTemplate({
-  namespace,
-  manifest,
-  isDisabled,
-}: {
+type Props = {
   namespace: string;
-  manifest: string;
-  isDisabled: boolean;
-}) {
+  /** Returns the manifest with everything that was typed. */
+  read: () => Promise<string>;
+};
+
+export function SaveTemplate({ isDisabled, ...props }: Props & { isDisabled: boolean }) {
   const [open, setOpen] = useState(false);
   return (
     <>
       <Button variant="secondary" isDisabled={isDisabled} onClick={() => setOpen(true)}>
         {text.title}
       </Button>
-      {open && <Dialog namespace={namespace} manifest={manifest} onClose={() => setOpen(false)} />}
+      {open && <Dialog {...props} onClose={() => setOpen(false)} />}
     </>
   );
 }
 
-function Dialog({ namespace, manifest, onClose }: { namespace: string; manifest: string; onClose: () => void }) {
+function Dialog({ namespace, read, onClose }: Props & { onClose: () => void }) {
   const queries = useQueryClient();
   const { show } = useToast();
   const [name, setName] = useState("");
   const [description, setDescription] = useState("");
   const save = useMutation({
-    mutationFn: () =>
-      ask(
-        client.PUT("/api/v1/namespaces/{namespace}/templates/{name}", {
-          params: { path: { namespace, name } },
-          body: { description, manifest },
-        }),
-      ),
+    mutationFn: async () => {
+      const body = { description, manifest: await read() };
+      const params = { path: { namespace, name } };
+      return ask(client.PUT("/api/v1/namespaces/{namespace}/templates/{name}", { params, body }));
+    },
     onSuccess: ({ version }) => {
       show(text.saved(name, version));
       void queries.invalidateQueries({ queryKey: ["templates"] });

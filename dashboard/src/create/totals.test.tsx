@@ -1,7 +1,7 @@
 import { render, screen } from "@testing-library/react";
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client";
-import { QuotaCard } from "./totals";
+import { QuotaCard, TotalsCard } from "./totals";
 
 function show(start: string | undefined) {
   const answer = { waits: [], availability: start && { start } } as unknown as Schemas["CreateJobResponse"];
@@ -21,4 +21,11 @@ test("resources that a person may not read are unknown, not free", () => {
     expect(container.querySelector(".app-good")).toBeNull();
     unmount();
   }
+});
+
+test("what a job requests is unknown until the service has counted it, never 0", () => {
+  const { rerender } = render(<TotalsCard requested={undefined} />);
+  expect(screen.getAllByText("unknown")).toHaveLength(3);
+  rerender(<TotalsCard requested={{ gpus: 32, cpu: "1500m", memory: "" }} />);
+  expect(["32", "1.5", "not set"].map((one) => screen.getAllByText(one).length)).toEqual([1, 1, 1]);
 });

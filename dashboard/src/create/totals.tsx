@@ -1,4 +1,4 @@
-// What the job asks for, beside what the service says about quota and free resources.
+// What the job requests, beside what the service reports about quota and free resources.
 
 import { Alert, Card, CardBody, CardTitle, Spinner } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
@@ -9,23 +9,24 @@ import { describeError } from "../components/states";
 import { bytes, number, parseQuantity } from "../format/quantity";
 import { messages } from "../messages";
 import type { Check } from "./check";
-import type { Totals } from "./manifest";
 
 const text = messages.create;
 
-export function TotalsCard({ totals }: { totals: Totals }) {
+/** What all pods request, as the service counts it: unknown until it has, never 0. */
+export function TotalsCard({ requested }: { requested: Schemas["Resources"] | undefined }) {
+  const amount = (quantity: string | undefined, show: (value: number) => string) =>
+    quantity ? show(parseQuantity(quantity) ?? 0) : text.totals.none;
   const rows: [string, string][] = [
-    [text.totals.workers, number(totals.workers)],
-    [text.totals.gpus, number(totals.gpus)],
-    [text.totals.cpu, totals.cpu ? number(totals.cpu) : text.totals.none],
-    [text.totals.memory, totals.memory ? bytes(totals.memory) : text.totals.none],
+    [text.totals.gpus, requested ? number(requested.gpus) : text.totals.unknown],
+    [text.totals.cpu, requested ? amount(requested.cpu, number) : text.totals.unknown],
+    [text.totals.memory, requested ? amount(requested.memory, bytes) : text.totals.unknown],
   ];
   return (
     <Card isCompact>
       <CardTitle component="h2">{text.totals.title}</CardTitle>
       <CardBody>
         <Facts rows={rows} />
-        <p className="app-cause">{text.totals.without}</p>
+        <p className="app-cause">{text.totals.all}</p>
       </CardBody>
     </Card>
   );

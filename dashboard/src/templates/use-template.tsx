@@ -20,7 +20,7 @@ import { useState } from "react";
 import { useNavigate } from "react-router-dom";
 import { ask, client, type Schemas } from "../api/client";
 import { ErrorAlert } from "../components/states";
-import { keep } from "../create/draft";
+import { keepManifest } from "../create/draft";
 import { messages } from "../messages";
 
 const text = messages.templates;
@@ -52,7 +52,7 @@ export function UseTemplate({
     },
     onSuccess: ({ manifest = "" }) => {
       const origin = `file:template:${template.name}:${Date.now()}`;
-      keep({ origin, text: manifest, isNew: true });
+      keepManifest(origin, manifest);
       void navigate(`/create/job?${new URLSearchParams({ namespace, file: origin })}`);
     },
   });

@@ -14,7 +14,6 @@ mod following;
 
 mod admission;
 
-mod form;
 
 mod progress;
 mod reading;

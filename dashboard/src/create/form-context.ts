@@ -1,0 +1,63 @@
+// What every control of the form reads and changes, by the path of its field.
+
+import { createContext, useContext, useEffect } from "react";
+import type { Schemas } from "../api/client";
+import type { FieldFault } from "../api/problem";
+import { messages } from "../messages";
+import { type Fields, setAt, type Update, valueAt } from "./fields";
+
+const text = messages.create;
+export type FieldName = keyof typeof text.fields;
+
+export type FormState = {
+  fields: Fields;
+  change: (update: Update) => void;
+  faults: ReadonlyMap<string, FieldFault[]>;
+  /** Reports why what is typed in a field cannot be sent. */
+  block: (path: string, why: string | undefined) => void;
+  namespace: string;
+  onNamespace: (namespace: string) => void;
+  /** What former runs used. */
+  advice: Schemas["ProgramAdvice"] | undefined;
+};
+
+const FormContext = createContext<FormState | undefined>(undefined);
+export const FormProvider = FormContext.Provider;
+
+export function useForm(): FormState {
+  const form = useContext(FormContext);
+  if (!form) throw new Error("a field outside of the form");
+  return form;
+}
+
+export function nameOf(at: string): FieldName {
+  return at.split(".").at(-1) as FieldName;
+}
+
+export function fieldId(at: string): string {
+  return `field-${at.replaceAll(".", "-")}`;
+}
+
+export function labelOf(at: string): string {
+  const { label } = text.fields[nameOf(at)];
+  if (at.startsWith("worker.")) return text.ofWorkers(label);
+  return at.startsWith("launcher.") ? text.ofLauncher(label) : label;
+}
+
+export function useField(at: string) {
+  const { fields, change, faults } = useForm();
+  return {
+    value: valueAt(fields, at),
+    faults: faults.get(at) ?? [],
+    set: (value: unknown) => change(setAt(at, value)),
+  };
+}
+
+/** Says for as long as the control is there why its text cannot be sent. */
+export function useBlock(at: string, why: string | undefined): void {
+  const { block } = useForm();
+  useEffect(() => {
+    block(at, why);
+    return () => block(at, undefined);
+  }, [block, at, why]);
+}

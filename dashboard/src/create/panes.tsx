@@ -1,0 +1,144 @@
+// Form and YAML side by side, and beside them what the service says about the job.
+
+import { Alert, Grid, GridItem, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
+import { lazy, Suspense, useMemo, useRef, useState } from "react";
+import { isTemporary } from "../api/problem";
+import { recall, remember } from "../browser/storage";
+import { LoadingLines } from "../components/states";
+import { messages } from "../messages";
+import { AdviceCard } from "./advice";
+import type { Check } from "./check";
+import { pathsOf } from "./controls";
+import type { Page } from "./editor";
+import { placeFaults } from "./faults";
+import { kindOfFields } from "./fields";
+import { JobForm } from "./form";
+import { FormProvider } from "./form-context";
+import { Faults, FieldFaults, Warnings } from "./notices";
+import { QuotaCard, TotalsCard } from "./totals";
+
+const YamlEditor = lazy(() => import("./yaml-editor"));
+const text = messages.create;
+const views = ["form", "both", "yaml"] as const;
+type View = (typeof views)[number];
+const viewKey = "training.create-view";
+
+export function Panes(page: Page) {
+  const { kind, check } = page;
+  const [view, setView] = useView(kind === undefined);
+  const hasForm = view !== "yaml";
+  const hasYaml = view !== "form";
+  return (
+    <>
+      <ToggleGroup aria-label={text.views.label} className="app-views">
+        {views.map((one) => (
+          <ToggleGroupItem
+            key={one}
+            text={text.views[one]}
+            buttonId={`view-${one}`}
+            isSelected={view === one}
+            onChange={() => setView(one)}
+          />
+        ))}
+      </ToggleGroup>
+      <Grid hasGutter>
+        {hasForm && (
+          <GridItem lg={hasYaml ? 6 : 8}>
+            <FormPane {...page} />
+          </GridItem>
+        )}
+        {hasYaml && (
+          <GridItem lg={hasForm ? 6 : 8}>
+            <YamlPane {...page} hasForm={hasForm} />
+          </GridItem>
+        )}
+        <GridItem lg={view === "both" ? 12 : 4}>
+          <Cards check={check} isWide={view === "both"} isKnown={kind !== undefined} />
+        </GridItem>
+      </Grid>
+    </>
+  );
+}
+
+/** The view that the person chose; YAML where there is no form. */
+function useView(hasNoForm: boolean): [View, (view: View) => void] {
+  const saved = recall(viewKey);
+  const [view, setView] = useState<View>(views.find((one) => one === saved) ?? "form");
+  const began = useRef(hasNoForm);
+  return [
+    began.current && view === "form" ? "both" : view,
+    (next) => {
+      began.current = false;
+      remember(viewKey, next);
+      setView(next);
+    },
+  ];
+}
+
+function Cards({ check, isWide, isKnown }: { check: Check; isWide: boolean; isKnown: boolean }) {
+  const { answer } = check;
+  return (
+    <Grid hasGutter md={isWide ? 6 : 12}>
+      {isKnown && (
+        <GridItem>
+          <TotalsCard requested={answer?.availability?.requested} />
+        </GridItem>
+      )}
+      <GridItem>
+        <QuotaCard check={check} />
+      </GridItem>
+      {answer?.advice && (
+        <GridItem>
+          <AdviceCard program={answer.advice} />
+        </GridItem>
+      )}
+      <GridItem md={12}>
+        <Warnings warnings={answer?.warnings ?? []} />
+      </GridItem>
+    </Grid>
+  );
+}
+
+function FormPane({ store, rendering, kind, faults, check, block, namespace, onNamespace }: Page) {
+  const { fields, hasFields } = store.model;
+  const shownKind = fields && kindOfFields(fields);
+  const placed = useMemo(
+    () => placeFaults(faults, fields ?? {}, shownKind ? pathsOf(shownKind) : []),
+    [faults, fields, shownKind],
+  );
+  if (!kind || !hasFields) return <Faults {...{ rendering, kind, hasFields, faults }} />;
+  if (!fields) return <LoadingLines lines={12} />;
+  const advice = check.answer?.advice;
+  return (
+    <>
+      <FieldFaults faults={placed.get("") ?? []} />
+      <FormProvider value={{ fields, change: store.change, faults: placed, block, namespace, onNamespace, advice }}>
+        <JobForm />
+      </FormProvider>
+    </>
+  );
+}
+
+function YamlPane({ store, rendering, kind, faults, hasForm }: Page & { hasForm: boolean }) {
+  const { written, error } = rendering;
+  const marks = useMemo(() => ("fault" in written ? [written.fault] : []), [written]);
+  return (
+    <>
+      {Boolean(error) && <Behind error={error} />}
+      <Suspense fallback={<LoadingLines lines={12} />}>
+        <YamlEditor text={store.model.text} onChange={store.type} faults={marks} />
+      </Suspense>
+      <p className="app-cause">{text.yaml.keys}</p>
+      {!hasForm && <Faults {...{ rendering, kind, faults }} hasFields />}
+    </>
+  );
+}
+
+/** Why the manifest lacks what was typed in the form. */
+function Behind({ error }: { error: unknown }) {
+  return (
+    <Alert isInline component="h2" variant="warning" title={text.yaml.behind} className="app-faults">
+      {isTemporary(error) ? text.yaml.behindHint : text.yaml.refusedHint}
+    </Alert>
+  );
+}
