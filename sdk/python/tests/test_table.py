@@ -147,6 +147,11 @@ def job_of(case: str) -> Any:
 def bare(manifest: str) -> Any:
     job = yaml.safe_load(manifest)
     job["metadata"].pop("namespace", None)
+    # The defaults of the CRD.
+    for field in ("runLauncherAsWorker", "sshAuthMountPath"):
+        job["spec"].pop(field, None)
+    if job["spec"].get("runPolicy", {}).get("suspend") is False:
+        job["spec"]["runPolicy"].pop("suspend")
     return job
 
 

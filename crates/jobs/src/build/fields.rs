@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Failures, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable, VariableValue, transport_name};
+use super::{
+    Failures, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable, VariableValue, transport_name,
+};
 use crate::mistyped::{Mistyped, typed};
 use crate::{Fault, Kind};
 
@@ -156,7 +158,13 @@ pub fn to_fields(request: &Request) -> Value {
 
 fn request(spec: JobSpec) -> (Request, Vec<Fault>) {
     let mut faults = Faults::default();
-    let kind = faults.one_of("kind", &spec.kind, "a kind of job", &KINDS, "use mpijob, trainjob, pytorchjob or tfjob");
+    let kind = faults.one_of(
+        "kind",
+        &spec.kind,
+        "a kind of job",
+        &KINDS,
+        "use mpijob, trainjob, pytorchjob or tfjob",
+    );
     let mpi = faults.one_of(
         "mpi",
         &spec.mpi,
@@ -235,7 +243,10 @@ fn spec(request: &Request) -> JobSpec {
         cpu: text(&request.cpu),
         memory: text(&request.memory),
         mpi: if request.mpi == Mpi::default() { String::new() } else { request.mpi.name().to_owned() },
-        transport: request.transport.map(|transport| transport_name(transport).to_owned()).unwrap_or_default(),
+        transport: request
+            .transport
+            .map(|transport| transport_name(transport).to_owned())
+            .unwrap_or_default(),
         untagged: request.untagged,
         restricted: request.restricted,
         env,
@@ -290,8 +301,12 @@ fn variables(env: &[Variable]) -> (BTreeMap<String, String>, Vec<JobVariable>) {
                 texts.insert(name.clone(), text.clone());
                 continue;
             }
-            VariableValue::SecretKey(secret, key) => (other.secret, other.key) = (secret.clone(), key.clone()),
-            VariableValue::ConfigMapKey(map, key) => (other.config_map, other.key) = (map.clone(), key.clone()),
+            VariableValue::SecretKey(secret, key) => {
+                (other.secret, other.key) = (secret.clone(), key.clone())
+            }
+            VariableValue::ConfigMapKey(map, key) => {
+                (other.config_map, other.key) = (map.clone(), key.clone())
+            }
         }
         others.push(other);
     }

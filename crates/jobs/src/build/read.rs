@@ -98,7 +98,9 @@ fn of_trainjob(job: &TrainJob) -> Request {
         slots: trainer.num_proc_per_node,
         mpi: mpi.unwrap_or_default(),
         env: variables(&trainer.env, &as_root(Mpi::OpenMpi)),
-        volumes: trainjob::mounted(job).map(|(volumes, mounts)| mounts_of(&volumes, &mounts)).unwrap_or_default(),
+        volumes: trainjob::mounted(job)
+            .map(|(volumes, mounts)| mounts_of(&volumes, &mounts))
+            .unwrap_or_default(),
         deadline_seconds: job.spec.active_deadline_seconds,
         suspend: job.spec.suspend == Some(true),
         ..Request::default()
@@ -226,7 +228,8 @@ fn with_metadata(metadata: &ObjectMeta, request: Request) -> Request {
         };
     }
     let ssh = transport_name(Launch::Ssh);
-    if let Some(other) = transport.clone().filter(|name| name != ssh && name != transport_name(Launch::Agent)) {
+    if let Some(other) = transport.clone().filter(|name| name != ssh && name != transport_name(Launch::Agent))
+    {
         annotations.insert(ANNOTATION_LAUNCH.to_owned(), other);
     }
     Request {
@@ -258,9 +261,9 @@ fn variables(env: &[EnvVar], preset: &[EnvVar]) -> Vec<Variable> {
         .iter()
         .filter(|variable| !preset.contains(variable))
         .partition(|variable| variable.value_from.is_none());
-    let text = texts.into_iter().map(|variable| {
-        Variable::from((variable.name.clone(), variable.value.clone().unwrap_or_default()))
-    });
+    let text = texts
+        .into_iter()
+        .map(|variable| Variable::from((variable.name.clone(), variable.value.clone().unwrap_or_default())));
     let other = others.into_iter().filter_map(|variable| {
         let from = variable.value_from.as_ref()?;
         let value = match (&from.secret_key_ref, &from.config_map_key_ref) {

@@ -41,7 +41,9 @@ pub(super) fn faults(request: &Request) -> Vec<Fault> {
     ];
     let message = format!("cannot be set for a {}", request.kind.name());
     let wrong = given.iter().filter(|(_, given)| *given);
-    found.extend(wrong.map(|(field, _)| fault(field, message.clone(), "it has no Launcher and no MPI: leave it out")));
+    found.extend(
+        wrong.map(|(field, _)| fault(field, message.clone(), "it has no Launcher and no MPI: leave it out")),
+    );
     found
 }
 

@@ -144,7 +144,8 @@ fn misplaced(request: &Request) -> Vec<Fault> {
 pub(super) fn mounted(job: &TrainJob) -> Option<(Vec<Volume>, Vec<VolumeMount>)> {
     let patch = job.spec.runtime_patches.iter().find(|patch| patch.manager == MANAGER)?;
     let spec = patch.training_runtime_spec.as_ref()?.template.as_ref()?.spec.as_ref()?;
-    let pod = spec.replicated_jobs.first()?.template.as_ref()?.spec.as_ref()?.template.as_ref()?.spec.as_ref()?;
+    let pod =
+        spec.replicated_jobs.first()?.template.as_ref()?.spec.as_ref()?.template.as_ref()?.spec.as_ref()?;
     let mounts = pod.containers.first().map(|container| container.volume_mounts.clone());
     Some((pod.volumes.clone(), mounts.unwrap_or_default()))
 }

@@ -215,9 +215,8 @@ fn scheduling(
         ("scheduler", placement.scheduler.as_deref().map(Value::from)),
         ("min_available", min_available.map(Value::from)),
     ];
-    fields.extend(
-        others.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", literal(&value?)))),
-    );
+    fields
+        .extend(others.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", literal(&value?)))));
     Some(format!("Scheduling({})", fields.join(", ")))
 }
 

@@ -99,7 +99,10 @@ fn without_flags(request: &Request) -> Vec<(String, Value)> {
     for (part, own) in [("worker", &["limits"][..]), ("launcher", &[][..])] {
         for (field, value) in fields.get(part).and_then(Value::as_object).into_iter().flatten() {
             let mut value = value.clone();
-            if part == "launcher" && field == "limits" && let Some(limits) = value.as_object_mut() {
+            if part == "launcher"
+                && field == "limits"
+                && let Some(limits) = value.as_object_mut()
+            {
                 limits.retain(|resource, _| request.launcher.limits.contains_key(resource));
                 if limits.is_empty() {
                     continue;

@@ -14,6 +14,5 @@ mod following;
 
 mod admission;
 
-
 mod progress;
 mod reading;

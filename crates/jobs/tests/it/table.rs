@@ -56,11 +56,11 @@ fn faulty(faults: Vec<jobs::Fault>) -> Vec<Faulty> {
 /// The merge patch from one value to another (RFC 7396).
 fn patch(from: &Value, to: &Value) -> Value {
     let (Value::Object(before), Value::Object(after)) = (from, to) else { return to.clone() };
-    let removed = before.keys().filter(|name| !after.contains_key(*name)).map(|name| (name.clone(), Value::Null));
+    let removed =
+        before.keys().filter(|name| !after.contains_key(*name)).map(|name| (name.clone(), Value::Null));
     let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
-    let changed = changed.map(|(name, value)| {
-        (name.clone(), patch(before.get(name).unwrap_or(&Value::Null), value))
-    });
+    let changed =
+        changed.map(|(name, value)| (name.clone(), patch(before.get(name).unwrap_or(&Value::Null), value)));
     Value::Object(removed.chain(changed).collect())
 }
 

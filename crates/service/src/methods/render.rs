@@ -40,7 +40,11 @@ pub async fn render_job(
     let can_be = request.kind != Kind::TrainJob && !request.restricted;
     let enforced = can_be && standard::is_restricted(&caller.client, &asked.namespace).await;
     let request = Request { restricted: request.restricted || enforced, ..request };
-    Ok(RenderJobResponse { manifest: yaml(&build::manifest(&request)), spec: Some(spec(&request)), complete: true })
+    Ok(RenderJobResponse {
+        manifest: yaml(&build::manifest(&request)),
+        spec: Some(spec(&request)),
+        complete: true,
+    })
 }
 
 /// Reads the one job of a manifest, whatever is wrong with it.
@@ -49,7 +53,9 @@ fn one(text: &str) -> Result<(Kind, Value), Problem> {
     match (documents.pop(), documents.len()) {
         (Some(document), 0) => match Kind::named(document.kind()) {
             Some(kind) => Ok((kind, document.value)),
-            None => Err(Problem::invalid("kind", "is not a kind of training job", "send a manifest of a job")),
+            None => {
+                Err(Problem::invalid("kind", "is not a kind of training job", "send a manifest of a job"))
+            }
         },
         _ => Err(Problem::invalid("manifest", "does not hold one job", "send one job in each request")),
     }

@@ -80,5 +80,7 @@ fn a_job_as_the_readme_creates_it_runs_with_the_operators_own_defaults() {
     home.kubectl(&["label", "namespace", "strict", enforce]).ended(0);
     let first = ["training", "create", "mpijob", "--name", "strict", "-n", "strict"];
     home.odh(&[&first[..], &words, &["--", "sh", "-c", ranks]].concat()).ended(0);
-    home.odh(&["training", "logs", "mpijob", "strict", "-n", "strict"]).ended(0).says("rank 1 on strict-worker-1");
+    home.odh(&["training", "logs", "mpijob", "strict", "-n", "strict"])
+        .ended(0)
+        .says("rank 1 on strict-worker-1");
 }
