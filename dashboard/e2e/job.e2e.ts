@@ -234,6 +234,28 @@ describe("the page of a job", () => {
     });
   });
 
+  test("fills the screen with the log and its menus, and comes back", async () => {
+    const namespace = createNamespace("full");
+    await createJob(namespace, { name: "talks", command: ["sh", "-c", "seq 200; sleep 600"] });
+    await waitForJob(namespace, "talks", "Running");
+    await visit(`${address(namespace, "talks")}/logs`, {}, async (page) => {
+      const log = page.locator(".log-view");
+      await log.getByText("200", { exact: true }).waitFor();
+      const height = async () => (await log.boundingBox())?.height ?? 0;
+      const before = await height();
+      await page.getByRole("button", { name: "Full screen" }).click();
+      await expect.poll(height).toBeGreaterThan(before + 200);
+      expect(await page.getByRole("heading", { level: 1 }).isVisible()).toBe(false);
+      await page.getByRole("button", { name: "Options" }).click();
+      await page.getByText("Wrap lines").waitFor();
+      await inspectThemes(page, "log-full-screen", "main");
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Leave full screen" }).click();
+      await expect.poll(height).toBe(before);
+      expect(await page.getByRole("heading", { level: 1 }).isVisible()).toBe(true);
+    });
+  });
+
   test("says that someone else deleted the job, and still shows it", async () => {
     const namespace = createNamespace("gone");
     await createJob(namespace, { name: "job", suspend: true });

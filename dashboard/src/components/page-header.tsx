@@ -19,7 +19,7 @@ export function PageHeader({ title, description, actions, breadcrumb, badge, chi
   useDocumentTitle(title);
   useFocusOnNavigation(words);
   return (
-    <PageSection>
+    <PageSection className="app-beside">
       {breadcrumb}
       <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
         <FlexItem>

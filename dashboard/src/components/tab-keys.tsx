@@ -14,7 +14,7 @@ export function TabKeys({ active, children }: { active: string; children: ReactN
   }, [active]);
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: the tabs in it have the focus and the roles.
-    <div ref={frame} onKeyDown={move}>
+    <div ref={frame} className="app-beside" onKeyDown={move}>
       {children}
     </div>
   );

@@ -273,6 +273,8 @@ export const job = {
   },
   logs: {
     label: "Log",
+    fullScreen: "Full screen",
+    leaveFullScreen: "Leave full screen",
     from: "From",
     launcher: "Launcher",
     all: "All pods",

@@ -1,7 +1,9 @@
 // The log of the job: of its Launcher, any of its Workers, or all pods merged by time, as the service merges, filters and folds it.
 
 import { Button, Label, Spinner, Switch, ToolbarItem } from "@patternfly/react-core";
+import CompressIcon from "@patternfly/react-icons/dist/esm/icons/compress-icon";
 import DownloadIcon from "@patternfly/react-icons/dist/esm/icons/download-icon";
+import ExpandIcon from "@patternfly/react-icons/dist/esm/icons/expand-icon";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "react-router-dom";
 import { hasCode } from "../../api/problem";
@@ -13,6 +15,7 @@ import { useMoment } from "../cursor";
 import type { JobTab } from "../tab";
 import type { Ref } from "../use-job";
 import { downloadLog } from "./download-log";
+import { useFullScreen } from "./full-screen";
 import { highlighter } from "./highlight";
 import { LineDialog } from "./line-dialog";
 import type { Columns } from "./line-row";
@@ -39,6 +42,7 @@ export function Logs({ job, jobRef, live }: JobTab) {
   const log = useLog(jobRef, query, follow, `${job.row?.uid} ${job.attempts}`);
   const [sticks, setSticks] = useState(true);
   const [columns, setColumns] = useColumns();
+  const [isFull, fill] = useFullScreen();
   const [at, choose] = useMoment();
   const [whole, setWhole] = useState<number>();
   const [wanted, want] = useWanted(log, at, address.get("show") === "evidence", setSticks);
@@ -72,6 +76,17 @@ export function Logs({ job, jobRef, live }: JobTab) {
         <ToolbarItem>
           <Download jobRef={jobRef} query={query} />
         </ToolbarItem>
+        {fill && (
+          <ToolbarItem>
+            <Button
+              variant="control"
+              icon={isFull ? <CompressIcon /> : <ExpandIcon />}
+              aria-label={isFull ? text.leaveFullScreen : text.fullScreen}
+              title={isFull ? text.leaveFullScreen : text.fullScreen}
+              onClick={fill}
+            />
+          </ToolbarItem>
+        )}
       </LogToolbar>
       <Body log={log} query={query} live={live}>
         <Lines

@@ -19,6 +19,7 @@ import {
 import CogIcon from "@patternfly/react-icons/dist/esm/icons/cog-icon";
 import { type FormEvent, useEffect, useState } from "react";
 import { messages } from "../../messages";
+import { mainElement } from "../../shell/main-element";
 import type { Columns } from "./line-row";
 import { type LogQuery, levels, numbers, ranges } from "./query";
 
@@ -41,7 +42,7 @@ const wraps = { default: "wrap", lg: "nowrap" } as const;
 export function LogToolbar({ query, change, columns, setColumns, hasWorkers, children }: Props) {
   return (
     <Toolbar className="log-toolbar" aria-label={text.options}>
-      <ToolbarContent rowWrap={wraps}>
+      <ToolbarContent>
         <ToolbarGroup rowWrap={wraps}>
           <Source query={query} change={change} hasWorkers={hasWorkers} />
           <ToolbarItem>
@@ -212,7 +213,7 @@ function Options({ query, change, columns, setColumns }: Pick<Props, "query" | "
       isOpen={open}
       onOpenChange={setOpen}
       onSelect={(_event, value) => select(value)}
-      popperProps={{ position: "right" }}
+      popperProps={{ position: "right", appendTo: mainElement }}
       toggle={(toggle) => (
         <MenuToggle ref={toggle} icon={<CogIcon />} isExpanded={open} onClick={() => setOpen(!open)}>
           {text.options}
