@@ -19,7 +19,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow};
 use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Row as _, Transaction};
+use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Row as _, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
 use tracing::{Instrument as _, Span};
@@ -129,6 +129,7 @@ impl Store {
                 let first = Arc::clone(&first);
                 async move { sqlx::raw_sql(AssertSqlSafe(first)).execute(connection).await.map(drop) }.boxed()
             })
+            .after_release(|connection, _| is_reusable(connection).boxed())
             .connect(&url)
             .await?;
         Ok(Self { pool, dialect, settings: Arc::new(settings), writer: Arc::default() })
@@ -270,6 +271,15 @@ fn span(operation: &'static str, dialect: Dialect) -> Span {
         Dialect::Postgres => "postgresql",
     };
     tracing::debug_span!("store", otel.name = operation, otel.kind = "client", db.system.name = system)
+}
+
+/// Whether the next user of a connection may begin a transaction on it. A full or failing disk makes SQLite roll back by
+/// itself, and the rollback that follows then fails: the connection counts as in a transaction forever and refuses the next
+/// one. Such a connection is closed.
+async fn is_reusable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+    // A rollback that was only queued is carried out before this returns.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 /// Returns the statements that each new connection begins with.

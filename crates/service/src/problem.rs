@@ -219,10 +219,15 @@ impl From<history::Error> for Problem {
         // The details may name places and addresses of the service.
         tracing::warn!(%error, "the store failed");
         let problem = Problem::unavailable(message).because(reason);
+        let advice = match &error {
+            Store::Full(_) | Store::Bucket { fault: BucketFault::Full, .. } => {
+                "ask an administrator of the cluster to make room for the training service's store; it then works again by itself"
+            }
+            _ => "ask an administrator of the cluster to look at the store of the training service",
+        };
         match error.class() {
             history::error::Class::Retry => problem,
-            _ => Problem { retry_after_seconds: 30, ..problem }
-                .hint("ask an administrator of the cluster to look at the store of the training service"),
+            _ => Problem { retry_after_seconds: 30, ..problem }.hint(advice),
         }
     }
 }

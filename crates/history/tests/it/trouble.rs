@@ -67,3 +67,35 @@ fn a_full_store_says_so_and_keeps_what_it_acknowledged() {
         audit::append(&store, &[entry("there is room again")]).await.unwrap();
     });
 }
+
+#[test]
+fn a_store_that_was_full_works_as_soon_as_there_is_room_again() {
+    on_sqlite(async |place| {
+        let settings = Settings { max_bytes: Some(1 << 20), ..place.settings() };
+        let store = Store::open(settings.clone()).await.unwrap();
+        audit::append(&store, &[entry("first")]).await.unwrap();
+        let others = place.raw().await;
+        sqlx::raw_sql("CREATE TABLE others (data TEXT)").execute(&others).await.unwrap();
+        for _ in 0..2 * (1 << 20) / 4096 {
+            sqlx::raw_sql("INSERT INTO others VALUES (hex(zeroblob(2000)))").execute(&others).await.unwrap();
+        }
+        // More writers than connections, so that each connection fails.
+        let large = |number: u32| entry(&format!("{number} {}", "x".repeat(8000)));
+        for number in 0..4 * settings.connections {
+            let error = audit::append(&store, &[large(number)]).await.unwrap_err();
+            assert!(matches!(error, Error::Full(_)), "{error:?}");
+        }
+        sqlx::raw_sql("DROP TABLE others").execute(&others).await.unwrap();
+        let writers = (0..4 * settings.connections).map(|number| {
+            let (store, entry) = (&store, large(1000 + number));
+            async move { audit::append(store, &[entry]).await }
+        });
+        for written in futures::future::join_all(writers).await {
+            assert!(written.unwrap().first().is_some_and(Option::is_some));
+        }
+        let lines = u64::from(1 + 4 * settings.connections);
+        assert!(
+            matches!(audit::verify(&store, &[]).await.unwrap(), Verification::Intact { lines: found, .. } if found == lines)
+        );
+    });
+}
