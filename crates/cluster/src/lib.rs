@@ -45,7 +45,7 @@ use supervision::{Health, supervise};
 /// The file in the state directory with the administrator's token.
 const TOKEN_FILE: &str = "admin.token";
 /// The file in the state directory with the objects.
-const STORE_FILE: &str = "store.redb";
+pub const STORE_FILE: &str = "store.redb";
 /// The file in the state directory with the key that signs service account tokens.
 const TOKEN_KEY: &str = "service-accounts.key";
 /// The folder in the state directory with the certificates.

@@ -1,6 +1,8 @@
 //! `odh local down`: stops the cluster and everything that runs in it, within a time limit.
 
+use std::fs::{File, TryLockError};
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::Phase;
@@ -133,15 +135,40 @@ pub fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
     }
 }
 
+/// Whether no process has a store's file open. The threads of a process that counts as ended may hold it a little longer: the
+/// memory of many jobs takes time to be freed.
+fn is_released(store: &Path) -> bool {
+    let Ok(file) = File::open(store) else { return true };
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 fn ended(home: &Home, state: &State, within: Duration) -> Result<bool, Failure> {
     let ends = Instant::now() + within;
     loop {
-        if !state.is_alive() && home.try_lock()?.is_some() {
+        if !state.is_alive() && home.try_lock()?.is_some() && is_released(&home.store()) {
             return Ok(true);
         }
         if Instant::now() >= ends {
             return Ok(false);
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_not_down_while_its_store_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(&folder.path().display().to_string());
+        std::fs::create_dir(home.cluster()).unwrap();
+        assert!(is_released(&home.store()), "there is no store");
+        let store = File::create(home.store()).unwrap();
+        store.lock().unwrap();
+        assert!(!is_released(&home.store()));
+        drop(store);
+        assert!(is_released(&home.store()));
     }
 }

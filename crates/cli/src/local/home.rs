@@ -107,6 +107,11 @@ impl Home {
         self.root.join("cluster")
     }
 
+    /// The file with the cluster's objects, which its process keeps locked.
+    pub fn store(&self) -> PathBuf {
+        self.cluster().join(cluster::STORE_FILE)
+    }
+
     /// The environment whose `bin` holds the launch agent.
     pub fn launch(&self) -> PathBuf {
         self.root.join("launch")
