@@ -20,6 +20,9 @@ pub async fn run(console: &Console, global: &Global, asked: &Apply) -> Result<u8
     let mut objects = Vec::new();
     for wanted in &wanted {
         let outcome = one(&connection, wanted, manner).await?;
+        if let Some(warning) = without_effect(&outcome) {
+            console.warn(&warning);
+        }
         if !asked.output.shows_objects() {
             let name = name(&outcome.after);
             let text = match asked.output {
@@ -38,6 +41,18 @@ pub async fn run(console: &Console, global: &Global, asked: &Apply) -> Result<u8
         console.data(&object::text(&object::together(objects, false), asked.output)?)?;
     }
     Ok(0)
+}
+
+/// Says that a change of a job that has ended starts nothing.
+fn without_effect(outcome: &Outcome) -> Option<String> {
+    let before = outcome.before.as_ref().filter(|_| outcome.has_changed())?;
+    let kind = before.types.as_ref().and_then(|types| jobs::Kind::named(&types.kind))?;
+    let row = jobs::view::row(before);
+    row.has_ended().then(|| {
+        let (name, word) = (name(before), kind.word());
+        let of = row.name;
+        format!("{name} has ended, so the change has no effect on it; odh training retry {word}/{of} runs it again")
+    })
 }
 
 fn word(outcome: &Outcome) -> &'static str {
@@ -205,5 +220,25 @@ mod tests {
         assert_eq!(plain("", "a\n"), "+a\n");
         assert_eq!(plain("a\nb\n", "b\n"), "-a\n b\n");
         assert_eq!(plain(&before, &before), "");
+    }
+
+    #[test]
+    fn a_change_of_a_job_that_has_ended_is_said_to_have_no_effect() {
+        let job = |phase: &str, workers: i32| -> DynamicObject {
+            let job = serde_json::json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+                "metadata": { "name": "pi" }, "status": { "phase": phase },
+                "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": workers } } } });
+            serde_json::from_value(job).unwrap()
+        };
+        let warned =
+            |before: Option<DynamicObject>, after: DynamicObject| without_effect(&Outcome { before, after });
+        let ended = warned(Some(job("Succeeded", 1)), job("Succeeded", 2)).unwrap();
+        assert!(
+            ended.contains("mpijob/pi has ended") && ended.contains("odh training retry mpijob/pi"),
+            "{ended}"
+        );
+        assert_eq!(warned(Some(job("Succeeded", 1)), job("Succeeded", 1)), None);
+        assert_eq!(warned(Some(job("Running", 1)), job("Running", 2)), None);
+        assert_eq!(warned(None, job("Pending", 2)), None);
     }
 }

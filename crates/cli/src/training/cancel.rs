@@ -1,5 +1,6 @@
 //! `cancel` and `scale`: changes of existing jobs that the server makes in one step.
 
+use jobs::view::{JobAction, Row};
 use kube::api::DynamicObject;
 
 use super::several;
@@ -14,7 +15,7 @@ pub async fn cancel(console: &Console, global: &Global, asked: &Cancel) -> Resul
     let connection = connect(console, global).await?;
     let mut each = several::Each::default();
     let mut cancelled = Vec::new();
-    for (kind, name) in several::many(console, &connection, &asked.several).await? {
+    for (kind, name) in several::many_that(console, &connection, &asked.several, can_be_cancelled).await? {
         match jobs::cancel::cancel(&connection.client, kind, &connection.namespace, &name).await {
             Ok(job) => {
                 say(console, asked.output, &job, "cancelled")?;
@@ -27,6 +28,10 @@ pub async fn cancel(console: &Console, global: &Global, asked: &Cancel) -> Resul
         console.data(&object::text(&object::together(cancelled, false), asked.output)?)?;
     }
     Ok(each.ending(0))
+}
+
+fn can_be_cancelled(row: &Row) -> bool {
+    row.permits(JobAction::Cancel)
 }
 
 /// `odh training scale JOB --workers N`

@@ -34,6 +34,16 @@ pub async fn many(
     connection: &Connection,
     which: &Several,
 ) -> Result<Vec<(Kind, String)>, Failure> {
+    many_that(console, connection, which, |_| true).await
+}
+
+/// As [`many`]; a selection means only jobs that `can`: `cancel --all` is about those that can be cancelled.
+pub async fn many_that(
+    console: &Console,
+    connection: &Connection,
+    which: &Several,
+    can: impl Fn(&Row) -> bool,
+) -> Result<Vec<(Kind, String)>, Failure> {
     let (kind, named) = read_words(&which.words);
     match (named.is_empty(), which.is_selection()) {
         (false, true) => Err(Failure::usage(
@@ -51,7 +61,7 @@ pub async fn many(
             }
             Ok(found)
         }
-        (true, true) => selected(console, connection, kind, which).await,
+        (true, true) => selected(console, connection, kind, which, can).await,
     }
 }
 
@@ -60,6 +70,7 @@ async fn selected(
     connection: &Connection,
     kind: Option<Kind>,
     which: &Several,
+    can: impl Fn(&Row) -> bool,
 ) -> Result<Vec<(Kind, String)>, Failure> {
     let selection =
         Selection { kind, namespace: Some(connection.namespace.clone()), labels: which.selector.clone() };
@@ -77,7 +88,12 @@ async fn selected(
         return Err(Failure::new(Class::NotFound, "NotFound", message)
             .with_hint(format!("see the labels of all jobs: odh training list -n {namespace} -o json")));
     }
-    Ok(found.into_iter().map(|row| (row.kind, row.name)).collect())
+    let able: Vec<(Kind, String)> =
+        found.into_iter().filter(|row| can(row)).map(|row| (row.kind, row.name)).collect();
+    if able.is_empty() {
+        console.note("none of the jobs that match is in a state for this");
+    }
+    Ok(able)
 }
 
 /// Refuses a word that is no state of any job: a typing error must not look like an empty result.

@@ -133,6 +133,8 @@ fn a_cancelled_job_stops_and_keeps_its_record_and_output() {
     home.odh(&["training", "logs", "long", "--attempt", "1"]).ended(0).says("begins");
     home.odh(&["training", "logs", "long", "--attempt", "2"]).ended(3).says("no output of attempt 2");
     home.odh(&["training", "cancel", "long"]).ended(7).says("already");
+    // A selection means the jobs that can be cancelled.
+    home.odh(&["training", "cancel", "--all"]).ended(0).says("none of the jobs that match");
     home.odh(&["training", "retry", "long"]).ended(0);
     let again = home.odh(&["training", "get", "@latest", "-o", "json"]).json();
     assert!(again["metadata"]["annotations"]["training.opendatahub.io/cancel"].is_null(), "{again:#}");
@@ -178,4 +180,12 @@ fn a_job_that_was_created_from_a_manifest_is_changed_by_applying_it() {
     home.odh(&["training", "apply", "-f", &file]).ended(0).says("mpijob/grows changed");
     let replicas = "jsonpath={.spec.mpiReplicaSpecs.Worker.replicas}";
     home.odh(&["training", "get", "grows", "-o", replicas]).ended(0).says("2");
+    home.odh(&["training", "cancel", "grows"]).ended(0);
+    home.odh(&["training", "wait", "grows", "--timeout", "60s"]).ended(103);
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 1.into();
+    let file = home.write("grows.json", &job.to_string());
+    home.odh(&["training", "apply", "-f", &file])
+        .ended(0)
+        .says("grows has ended, so the change has no effect")
+        .says("odh training retry mpijob/grows");
 }
