@@ -1,5 +1,5 @@
-//! What survives a training job and its pods: its states, attempts and specs, its logs, what it used, who did what to
-//! it, and the notifications about it.
+//! What survives a training job and its pods: its states, attempts and specs, its logs, the metrics that it printed, what
+//! it used, who did what to it, and the notifications about it.
 //!
 //! Everything is in one [`store::Store`]: SQLite by default, PostgreSQL by configuration, through the same queries. Only
 //! the chunks of logs are outside, in an object store ([`logs`]). Several processes may share one store: whatever two of
@@ -15,6 +15,7 @@ pub mod jobs;
 pub mod logs;
 pub mod notifications;
 pub mod peaks;
+pub mod series;
 pub mod usage;
 
 pub use error::Error;

@@ -29,8 +29,9 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 pub use self::bucket::Bucket;
-pub use self::read::{MAX_TAIL_LINES, Reader, Selection, read, tail};
+pub use self::read::{MAX_TAIL_LINES, Reader, Selection, read, read_from, tail};
 use crate::error::Error;
+use crate::series::{self, Samples};
 use crate::store::{Store, Write, micros};
 
 /// The maximum number of lines in a batch.
@@ -176,6 +177,21 @@ pub struct Line {
 /// # Errors
 /// If the batch exceeds its maximum or holds a line feed, or the store fails. Nothing is then archived.
 pub async fn append(archive: &Archive, source: &Source, first: i64, lines: &[Line]) -> Result<i64, Error> {
+    append_sampled(archive, source, first, lines, &Samples::default()).await
+}
+
+/// As [`append`], with the samples that these lines contain: lines and samples are stored together, so that each sample is
+/// stored once, like its line.
+///
+/// # Errors
+/// As [`append`].
+pub async fn append_sampled(
+    archive: &Archive,
+    source: &Source,
+    first: i64,
+    lines: &[Line],
+    samples: &Samples,
+) -> Result<i64, Error> {
     let bytes: usize = lines.iter().map(|line| line.text.len()).sum();
     if lines.len() > MAX_BATCH_LINES || bytes > MAX_BATCH_BYTES {
         return Err(Error::Invalid(format!(
@@ -218,6 +234,7 @@ pub async fn append(archive: &Archive, source: &Source, first: i64, lines: &[Lin
     .bind(part.last)
     .execute(&mut *write)
     .await?;
+    series::add(&mut write, &source.uid, samples, known).await?;
     write.commit().await?;
     Ok(next)
 }

@@ -49,6 +49,7 @@ pub struct Reader {
 struct Head {
     at: i64,
     place: usize,
+    number: i64,
     text: String,
 }
 
@@ -90,6 +91,14 @@ pub async fn read(archive: &Archive, selection: &Selection) -> Result<Reader, Er
     })
 }
 
+/// Opens the lines of one source from a number on.
+#[must_use]
+pub fn read_from(archive: &Archive, source: &Source, next_line: i64) -> Reader {
+    let sources = vec![Position { source: source.clone(), next_line, part: None }];
+    let (since, until) = (i64::MIN, i64::MAX);
+    Reader { archive: archive.clone(), since, until, sources, heads: BinaryHeap::new(), begun: false }
+}
+
 /// Returns the last of the selected lines, in order, at most [`MAX_TAIL_LINES`] and some MiB.
 ///
 /// # Errors
@@ -125,16 +134,24 @@ impl Reader {
     /// # Errors
     /// If the store or the object store fails, or a chunk is damaged.
     pub async fn next(&mut self) -> Result<Option<(Source, Line)>, Error> {
+        Ok(self.next_numbered().await?.map(|(source, _, line)| (source, line)))
+    }
+
+    /// As [`Reader::next`], with the line's number in its source.
+    ///
+    /// # Errors
+    /// As [`Reader::next`].
+    pub async fn next_numbered(&mut self) -> Result<Option<(Source, i64, Line)>, Error> {
         if !self.begun {
             for place in 0..self.sources.len() {
                 self.advance(place).await?;
             }
             self.begun = true;
         }
-        let Some(Reverse(Head { at, place, text })) = self.heads.pop() else { return Ok(None) };
+        let Some(Reverse(Head { at, place, number, text })) = self.heads.pop() else { return Ok(None) };
         self.advance(place).await?;
         let Some(position) = self.sources.get(place) else { return Ok(None) };
-        Ok(Some((position.source.clone(), Line { at: crate::store::time(at)?, text })))
+        Ok(Some((position.source.clone(), number, Line { at: crate::store::time(at)?, text })))
     }
 
     /// Reads the next line of a source into the heap.
@@ -165,7 +182,7 @@ impl Reader {
                 return Ok(());
             }
             position.next_line = number + 1;
-            self.heads.push(Reverse(Head { at, place, text: line.text }));
+            self.heads.push(Reverse(Head { at, place, number, text: line.text }));
             return Ok(());
         }
     }

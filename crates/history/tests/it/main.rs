@@ -13,5 +13,6 @@ mod logs;
 mod notifications;
 mod peaks;
 mod schema;
+mod series;
 mod trouble;
 mod usage;

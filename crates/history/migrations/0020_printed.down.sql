@@ -1,0 +1,1 @@
+DROP TABLE printed_series;
