@@ -47,6 +47,8 @@ pub struct Entry {
     pub finished: Option<Timestamp>,
     /// The job that it repeats or was copied from.
     pub origin: Option<(How, String)>,
+    /// The creation with a key that made it.
+    pub creation: Option<Box<str>>,
     /// What it runs, until it has ended.
     pub program: Option<Arc<Program>>,
     /// All texts that a search looks into, in lower case.
@@ -58,6 +60,8 @@ impl Entry {
     pub fn of(object: &DynamicObject) -> Self {
         let row = view::row(object);
         let origin = rerun::origin(object).map(|(how, name)| (how, name.to_owned()));
+        let annotations = object.metadata.annotations.as_ref();
+        let creation = annotations.and_then(|all| Some(all.get(api::ANNOTATION_CREATION)?.as_str().into()));
         let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
         let (running_since, finished) = (row.running_since, row.finished);
         let program = if finished.is_none() { Program::of(kind, &object.data["spec"]) } else { None };
@@ -66,7 +70,7 @@ impl Entry {
         let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
         let search = texts.map(|text| text.to_lowercase()).join("\n");
         let json = json(&row);
-        Self { kind, json, labels, created, running_since, finished, origin, program, search, row }
+        Self { kind, json, labels, created, running_since, finished, origin, creation, program, search, row }
     }
 
     /// Returns it with another place in its queue.
@@ -203,6 +207,11 @@ impl Board {
     /// Returns a job.
     pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.read().by_key.get(key).cloned()
+    }
+
+    /// Whether there is such a job.
+    pub fn has(&self, wanted: impl Fn(&Entry) -> bool) -> bool {
+        self.read().by_key.values().any(|entry| wanted(entry))
     }
 
     /// Returns the number of jobs.

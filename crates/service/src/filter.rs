@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jobs::Kind;
 use jobs::pick::{self, Labels};
 
-use crate::board::Entry;
+use crate::board::{Board, Entry};
 use crate::problem::Problem;
 
 /// The longest text to search for.
@@ -87,6 +87,22 @@ impl Filter {
         })
     }
 
+    /// Refuses a word that is no state of a job: one that is known, or that a job is in by the words of its own operator. A
+    /// typing error must not look like an empty result.
+    ///
+    /// # Errors
+    /// 422 with the field that is wrong.
+    pub fn with_states_of(self, board: &Board) -> Result<Self, Problem> {
+        let is_state = |word: &String| is_state(word) || board.has(|entry| is_in_state(entry, word));
+        let Some(unknown) = self.phases.iter().find(|word| !is_state(word)) else { return Ok(self) };
+        let fix = match jobs::manifest::nearest(unknown, &pick::known_states()) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "use Pending, Running, Succeeded or Failed, or a reason such as Suspended".to_owned(),
+        };
+        let shown: String = unknown.chars().take(40).collect();
+        Err(Problem::invalid("phase", format!("\"{}\" is not a state of a job", shown.escape_debug()), fix))
+    }
+
     /// Whether it selects by more than namespace and kind.
     pub fn is_narrow(&self) -> bool {
         !self.names.is_empty()
@@ -106,12 +122,7 @@ impl Filter {
     /// Whether a job is selected.
     pub fn selects(&self, entry: &Entry) -> bool {
         let row = &entry.row;
-        let is_in = |word: &String| {
-            word.eq_ignore_ascii_case(&row.phase)
-                || word.eq_ignore_ascii_case(&row.phase_reason)
-                || word.eq_ignore_ascii_case(&row.cause)
-                || word.eq_ignore_ascii_case(&row.state)
-        };
+        let is_in = |word: &String| is_in_state(entry, word);
         let in_time = |at: Timestamp| {
             self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
         };
@@ -122,6 +133,19 @@ impl Filter {
             && entry.created.map_or(self.since.is_none() && self.until.is_none(), in_time)
             && (self.text.is_empty() || entry.search.contains(&self.text))
             && self.labels.as_ref().is_none_or(|labels| labels.matches(&entry.labels))
+    }
+}
+
+fn is_in_state(entry: &Entry, word: &str) -> bool {
+    let row = &entry.row;
+    [&row.phase, &row.phase_reason, &row.cause, &row.state].iter().any(|of| word.eq_ignore_ascii_case(of))
+}
+
+/// Whether a text is a known state: a phase or a reason, or both as rows show them, such as `Pending (ImagePull)`.
+fn is_state(text: &str) -> bool {
+    match text.strip_suffix(')').and_then(|text| text.split_once(" (")) {
+        Some((state, detail)) => pick::is_state(state, &[]) && pick::is_state(detail, &[]),
+        None => pick::is_state(text, &[]),
     }
 }
 

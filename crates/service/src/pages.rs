@@ -29,6 +29,10 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()?;
+    // Clients of before 2023, grpcio's own among them, know only this version.
+    let early_reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .build_v1alpha()?;
     let (reporter, health) = tonic_health::server::health_reporter();
     let ready = service.clone();
     tokio::spawn(async move {
@@ -51,6 +55,7 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         .route("/docs", get(|| async { page::of(StatusCode::OK, DOCS.to_owned()) }))
         .route_service("/training.v1.Training/{method}", training)
         .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
+        .route_service("/grpc.reflection.v1alpha.ServerReflection/{method}", early_reflection)
         .route_service("/grpc.health.v1.Health/{method}", health)
         .method_not_allowed_fallback(|request: Request| async move { refuse(&wrong_method(&request)) })
         .fallback(move |request: Request| async move { other(&request, &policy) }))

@@ -60,7 +60,8 @@ pub async fn batch_jobs(
         until: &request.until,
         text: &request.q,
         labels: &request.labels,
-    })?;
+    })?
+    .with_states_of(&service.board)?;
     for kind in &filter.kinds {
         let right = Right::on_jobs(verb, *kind, &request.namespace);
         service.access.require(&caller, right, kind.names()).await?;

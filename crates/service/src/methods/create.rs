@@ -17,6 +17,7 @@ use super::availability::{self, finding};
 use super::patience::patiently;
 use super::{source, templates};
 use crate::access::Right;
+use crate::board::Entry;
 use crate::contract::{self, CheckAvailabilityResponse, CreateJobRequest, CreateJobResponse};
 use crate::identity::Caller;
 use crate::operation;
@@ -37,13 +38,17 @@ pub async fn create_job(
         let fault = format!("is longer than {LONGEST_KEY} bytes");
         return Err(Problem::invalid("idempotencyKey", fault, "send a shorter one, e.g. a UUID"));
     }
+    let content = content(&request);
     let spec = request.spec.take();
     let namespace = &request.namespace;
     let sent = (request.manifest.as_str(), spec, request.template.as_ref());
     let mut draft = templates::draft(&caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
-    let creation = creation(&caller, &request.idempotency_key);
+    let creation = creation(&caller, &request.idempotency_key, &content);
+    if let Some(creation) = &creation {
+        refuse_another(&service, namespace, creation)?;
+    }
     annotate(&mut draft, &caller, creation.as_deref())?;
     let warnings = submit::advice(&draft);
     // A repeated request is answered before the checks: the job that it created must not count against it.
@@ -111,16 +116,63 @@ fn response(job: &DynamicObject, warnings: Vec<String>, dry_run: bool) -> Create
     }
 }
 
-/// Identifies a creation by its caller and key: another caller's key is another creation.
-fn creation(caller: &Caller, key: &str) -> Option<String> {
+/// What is to be created, whatever the key and whether it is only tried.
+fn content(request: &CreateJobRequest) -> String {
+    let CreateJobRequest {
+        namespace,
+        manifest,
+        template,
+        spec,
+        dry_run: _,
+        skip_checks: _,
+        idempotency_key: _,
+    } = request;
+    digest(Sha256::new().chain_update(json!([namespace, manifest, template, spec]).to_string()))
+}
+
+fn digest(of: Sha256) -> String {
+    of.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Identifies a creation by its caller, its key and its content: another caller's key is another creation.
+fn creation(caller: &Caller, key: &str, content: &str) -> Option<String> {
     if key.is_empty() {
         return None;
     }
-    let digest = Sha256::new()
+    let of_key = Sha256::new()
         .chain_update(caller.user.len().to_le_bytes())
         .chain_update(&caller.user)
         .chain_update(key);
-    Some(digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+    Some(format!("{}{BEFORE_CONTENT}{content}", digest(of_key)))
+}
+
+/// Between the parts of a creation's name: that of the key, and that of the content.
+const BEFORE_CONTENT: char = '.';
+
+/// Whether two creations have the same key of the same caller.
+fn is_of_key(one: &str, other: &str) -> bool {
+    one.split(BEFORE_CONTENT).next() == other.split(BEFORE_CONTENT).next()
+}
+
+/// Whether two creations are the same request. Jobs of earlier releases do not have its content.
+fn is_same(made_by: &str, creation: &str) -> bool {
+    made_by == creation || (!made_by.contains(BEFORE_CONTENT) && is_of_key(made_by, creation))
+}
+
+/// Refuses a key that has made another job of the namespace, which is still there.
+fn refuse_another(service: &Service, namespace: &str, creation: &str) -> Result<(), Problem> {
+    let is_another = |entry: &Entry| {
+        entry.row.namespace == namespace
+            && entry.creation.as_deref().is_some_and(|by| is_of_key(by, creation) && !is_same(by, creation))
+    };
+    match service.board.has(is_another) {
+        false => Ok(()),
+        true => Err(Problem::invalid(
+            "idempotencyKey",
+            "was sent before with another job",
+            "send a key of its own with each job, e.g. a UUID",
+        )),
+    }
 }
 
 /// Notes in the job who creates it and by which request, and gives a job that the server would name a name that a
@@ -161,7 +213,7 @@ async fn created_before(
     }
     match list::get(&caller.client, draft.kind, namespace, draft.name()).await {
         Ok(job) => {
-            let is_ours = job.annotations().get(ANNOTATION_CREATION).is_some_and(|by| by == creation);
+            let is_ours = job.annotations().get(ANNOTATION_CREATION).is_some_and(|by| is_same(by, creation));
             Ok(is_ours.then_some(job))
         }
         // Who may create but not read learns from the creation itself.

@@ -128,7 +128,8 @@ pub async fn list_jobs(
         until: &request.until,
         text: &request.q,
         labels: &request.labels,
-    })?;
+    })?
+    .with_states_of(&service.board)?;
     let order = Order::read(&request.sort)?;
     let limit = match usize::try_from(request.limit) {
         Ok(0) => PAGE,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jobs::list;
 use jobs::rerun::How;
 
 use crate::board::Entry;
@@ -15,7 +16,7 @@ use crate::service::Service;
 /// Lists related jobs.
 pub async fn list_related_jobs(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: ListRelatedJobsRequest,
 ) -> Result<ListRelatedJobsResponse, Problem> {
     let kind = kind(&request.kind)?;
@@ -23,6 +24,10 @@ pub async fn list_related_jobs(
         service.board.snapshot(|entry| entry.kind == kind && entry.row.namespace == request.namespace);
     let names = related(&all, &request.name);
     let mut found: Vec<&Arc<Entry>> = all.iter().filter(|entry| names.contains(&entry.row.name)).collect();
+    if found.is_empty() {
+        // No job of this name, and none that came from it: as in every method, the cluster says so.
+        list::get(&caller.client, kind, &request.namespace, &request.name).await?;
+    }
     found.sort_by(|a, b| (a.created, &a.row.name).cmp(&(b.created, &b.row.name)));
     Ok(ListRelatedJobsResponse { jobs: found.into_iter().map(|entry| shown(entry)).collect() })
 }

@@ -91,7 +91,8 @@ pub async fn watch_jobs(
         until: "",
         text: &request.q,
         labels: &request.labels,
-    })?;
+    })?
+    .with_states_of(&service.board)?;
     let visible = Visible::of(&service, &caller, &filter).await?;
     let watching = Watching {
         position: service.board.position(&request.last_event_id),

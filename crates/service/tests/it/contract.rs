@@ -156,3 +156,22 @@ async fn reflection_and_health_answer_over_grpc() {
     let text = String::from_utf8_lossy(&files.file_descriptor_proto[0]).into_owned();
     assert!(text.contains("ListJobs") && !contract::DESCRIPTORS.is_empty());
 }
+
+#[tokio::test]
+async fn reflection_answers_clients_of_its_first_version() {
+    use tonic_reflection::pb::v1alpha::ServerReflectionRequest;
+    use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1alpha::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1alpha::server_reflection_response::MessageResponse;
+
+    let stage = Stage::new().await;
+    let mut reflection = ServerReflectionClient::with_origin(stage.channel().await, stage.origin());
+    let ask = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let replies = reflection.server_reflection_info(futures::stream::iter([ask])).await.unwrap();
+    let reply = replies.into_inner().message().await.unwrap().unwrap().message_response.unwrap();
+    let MessageResponse::ListServicesResponse(services) = reply else { panic!("{reply:?}") };
+    assert!(services.service.iter().any(|service| service.name == "training.v1.Training"));
+}

@@ -120,6 +120,9 @@ async fn a_repeated_creation_with_its_key_returns_the_same_job() {
     let second = create(JANE, "k1", "resnet").await;
     assert_eq!((first.status, second.status), (200, 200), "{}", second.text);
     assert_eq!(first.json()["job"]["uid"], second.json()["job"]["uid"]);
+    let other = create(JANE, "k1", "bert").await;
+    assert_eq!((other.status, other.json()["fields"][0]["path"].clone()), (422, json!("idempotencyKey")));
+    assert_eq!(stage.get("/api/v1/jobs?names=bert", JANE).await.json()["jobs"], json!([]));
     assert_eq!(create(JANE, "k2", "resnet").await.status, 409, "another request");
     assert_eq!(create(ADMIN, "k1", "resnet").await.status, 409, "another caller");
 }

@@ -74,6 +74,32 @@ async fn a_list_is_filtered_and_sorted_as_asked() {
 }
 
 #[tokio::test]
+async fn a_phase_that_no_job_can_be_in_is_refused_everywhere() {
+    let stage = stage_with_jobs().await;
+    for (path, fix) in [
+        ("/api/v1/jobs?phase=Runing", "did you mean Running?"),
+        ("/api/v1/jobs?phase=Running&phase=nonsense-of-a-word", "use Pending"),
+        ("/api/v1/stream?phase=Pendin", "did you mean Pending?"),
+    ] {
+        let refused = stage.get(path, JANE).await;
+        let field = refused.json()["fields"][0].clone();
+        assert_eq!((refused.status, &field["path"]), (422, &json!("phase")), "{path}: {}", refused.text);
+        assert!(field["fix"].as_str().unwrap().contains(fix), "{field}");
+    }
+    let batch = json!({ "action": "delete", "phase": ["Faild"] });
+    let refused = stage.rest("POST", "/api/v1/namespaces/team-cv/batch", JANE, Some(batch)).await;
+    assert_eq!(
+        (refused.status, &refused.json()["fields"][0]["path"]),
+        (422, &json!("phase")),
+        "{}",
+        refused.text
+    );
+    for known in ["suspended", "Pending%20(ImagePull)", "OutOfMemory", "Deleting", "Cancelled"] {
+        assert_eq!(stage.get(&format!("/api/v1/jobs?phase={known}"), JANE).await.status, 200, "{known}");
+    }
+}
+
+#[tokio::test]
 async fn pages_join_to_the_whole_list_in_every_order() {
     let stage = stage_with_jobs().await;
     for sort in ["", "created", "-created", "name", "-name", "namespace", "phase", "-workers", "gpus"] {
@@ -229,6 +255,8 @@ async fn retries_and_copies_are_listed_with_the_job_that_they_came_from() {
     };
     let alone = stage.grpc().await.list_related_jobs(call(JANE, request)).await.unwrap().into_inner();
     assert_eq!(alone.jobs.len(), 1);
+    let missing = stage.get("/api/v1/namespaces/team-cv/jobs/mpijob/nosuch/related", JANE).await;
+    assert_eq!((missing.status, missing.json()["code"].clone()), (404, json!("NotFound")));
 }
 
 /// Serves Kueue's Workloads, and creates one of a job that waits.
