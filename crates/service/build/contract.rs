@@ -68,6 +68,8 @@ pub enum FieldKind {
     Text,
     Bytes,
     Number,
+    /// A number with a fraction. Methods return finite ones only: JSON has no others.
+    Double,
     Flag,
     Message(String),
 }
@@ -108,6 +110,7 @@ impl Contract {
                     FieldKind::Text => "string",
                     FieldKind::Bytes => "bytes",
                     FieldKind::Number => "int32",
+                    FieldKind::Double => "double",
                     FieldKind::Flag => "bool",
                     FieldKind::Message(name) => name,
                 };
@@ -198,11 +201,12 @@ fn kind_of(field: &FieldDescriptor) -> Result<FieldKind, Box<dyn Error>> {
         Kind::String => FieldKind::Text,
         Kind::Bytes => FieldKind::Bytes,
         Kind::Int32 => FieldKind::Number,
+        Kind::Double => FieldKind::Double,
         Kind::Bool => FieldKind::Flag,
         Kind::Message(message) if message.package_name() == PACKAGE => {
             FieldKind::Message(message.name().to_owned())
         }
-        // 64-bit numbers are strings in protobuf's JSON, and floats and enumerations have surprises of their own.
+        // 64-bit integers are strings in protobuf's JSON, and enumerations have surprises of their own.
         other => return Err(format!("{}: the contract does not use {other:?}", field.full_name()).into()),
     })
 }

@@ -10,8 +10,7 @@ pub fn message(message: &Message, is_request: bool) -> Value {
     let mut required = Vec::new();
     for field in &message.fields {
         properties.insert(field.json.clone(), property(field));
-        let always = field.list
-            || (!field.optional && !field.map && matches!(field.kind, FieldKind::Number | FieldKind::Flag));
+        let always = field.list || (!field.optional && !field.map && is_always_there(&field.kind));
         if if is_request { field.required } else { always } {
             required.push(field.json.clone());
         }
@@ -26,12 +25,17 @@ pub fn message(message: &Message, is_request: bool) -> Value {
     schema
 }
 
+fn is_always_there(kind: &FieldKind) -> bool {
+    matches!(kind, FieldKind::Number | FieldKind::Double | FieldKind::Flag)
+}
+
 /// Returns the schema of a field.
 pub fn property(field: &Field) -> Value {
     let mut one = match &field.kind {
         FieldKind::Text => json!({ "type": "string" }),
         FieldKind::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
         FieldKind::Number => json!({ "type": "integer", "format": "int32" }),
+        FieldKind::Double => json!({ "type": "number", "format": "double" }),
         FieldKind::Flag => json!({ "type": "boolean" }),
         FieldKind::Message(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),
     };
@@ -47,6 +51,7 @@ pub fn property(field: &Field) -> Value {
     if !field.example.is_empty() {
         let example = match field.kind {
             FieldKind::Number => json!(field.example.parse::<i32>().unwrap_or_default()),
+            FieldKind::Double => json!(field.example.parse::<f64>().unwrap_or_default()),
             _ => json!(field.example),
         };
         whole["examples"] = if field.list { json!([[example]]) } else { json!([example]) };

@@ -138,7 +138,7 @@ fn type_of(field: &Field) -> String {
     let one = match &field.kind {
         FieldKind::Text => "text".to_owned(),
         FieldKind::Bytes => "bytes".to_owned(),
-        FieldKind::Number => "number".to_owned(),
+        FieldKind::Number | FieldKind::Double => "number".to_owned(),
         FieldKind::Flag => "true or false".to_owned(),
         FieldKind::Message(name) => format!("<a href=\"#{name}\">{name}</a>"),
     };

@@ -3,7 +3,7 @@
 //!
 //! The bounds: [`MOST_FOLLOWED`] containers that run are followed at once; others wait and are read when they have ended,
 //! if they are still there. Lines are durable within [`FLUSH_EVERY`]. Reading continues where the archive ends, whichever
-//! replica wrote it.
+//! replica wrote it. The numbers of the training that lines contain ([`printed`]) are stored with them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::pods::{Facts, Run};
+use crate::printed;
 use crate::store::Kept;
 
 /// The maximum number of running containers that are followed at once.
@@ -258,7 +259,7 @@ impl Collector {
             if before == Left::Gone {
                 break;
             }
-            let read = self.read(&opened.archive, &source, facts, &run.container).await;
+            let read = self.read(&opened.archive, &source, facts, run).await;
             read_once |= read.is_ok();
             match read {
                 // What the container wrote last is there once its end is known.
@@ -307,12 +308,13 @@ impl Collector {
         archive: &Archive,
         source: &Source,
         facts: &Facts,
-        container: &str,
+        run: &Run,
     ) -> Result<usize, Failed> {
         let position = logs::position(archive, source).await?;
-        let mut raw =
-            Raw::open(&self.client, (&facts.namespace, &facts.name, container), position.last).await?;
-        let mut batch = Batch::new(position);
+        let pod = (facts.namespace.as_str(), facts.name.as_str(), run.container.as_str());
+        let mut raw = Raw::open(&self.client, pod, position.last).await?;
+        let sampled = printed::is_sampled(&facts.part, run.place).then(|| facts.part.clone());
+        let mut batch = Batch::new(position, sampled);
         let mut flush = Instant::now() + FLUSH_EVERY;
         loop {
             let next = if batch.lines.is_empty() {
@@ -376,12 +378,14 @@ struct Batch {
     lines: Vec<Line>,
     bytes: usize,
     stored: usize,
+    /// The part of the job, if numbers of the training are looked for.
+    sampled: Option<String>,
 }
 
 impl Batch {
-    fn new(position: Position) -> Self {
+    fn new(position: Position, sampled: Option<String>) -> Self {
         let replayed = position.last.map(|last| (last, position.at_last));
-        Self { next_line: position.next_line, replayed, lines: Vec::new(), bytes: 0, stored: 0 }
+        Self { next_line: position.next_line, replayed, lines: Vec::new(), bytes: 0, stored: 0, sampled }
     }
 
     fn take_in(&mut self, at: Timestamp, text: String) {
@@ -409,7 +413,9 @@ impl Batch {
         if self.lines.is_empty() {
             return Ok(());
         }
-        let stored = logs::append(archive, source, self.next_line, &self.lines).await;
+        let sampled = self.sampled.as_deref();
+        let samples = sampled.map(|part| printed::samples(part, &self.lines)).unwrap_or_default();
+        let stored = logs::append_sampled(archive, source, self.next_line, &self.lines, &samples).await;
         kept.note(&stored);
         // Another replica may be ahead, and then numbers the next lines as this one does.
         stored?;
@@ -443,7 +449,7 @@ mod tests {
     #[test]
     fn lines_that_are_archived_are_dropped_when_they_come_again() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let mut batch = Batch::new(Position { next_line: 3, last: Some(at(2)), at_last: 2 });
+        let mut batch = Batch::new(Position { next_line: 3, last: Some(at(2)), at_last: 2 }, None);
         for (second, text) in [(1, "a"), (2, "b"), (2, "c"), (2, "d"), (1, "the clock went back")] {
             batch.take_in(at(second), text.to_owned());
         }

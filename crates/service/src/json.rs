@@ -44,6 +44,12 @@ impl Value for i32 {
     }
 }
 
+impl Value for f64 {
+    fn is_unset(&self) -> bool {
+        false
+    }
+}
+
 impl Value for bool {
     fn is_unset(&self) -> bool {
         false

@@ -56,7 +56,9 @@ mod collector;
 mod ledger;
 mod peaks;
 mod pods;
+mod printed;
 mod queues;
+mod searches;
 mod upkeep;
 
 mod service;

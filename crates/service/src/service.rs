@@ -24,6 +24,7 @@ use crate::queues;
 use crate::recorder::Recorder;
 use crate::rooms::Rooms;
 use crate::samples::{self, Samples};
+use crate::searches::Searches;
 use crate::session::Sessions;
 use crate::store::{Keep, Kept};
 use crate::upkeep;
@@ -148,6 +149,7 @@ pub struct Service {
     pub(crate) board: Arc<Board>,
     pub(crate) watches: Watches,
     pub(crate) samples: Arc<Samples>,
+    pub(crate) searches: Searches,
     pub(crate) collector: Arc<Collector>,
     pub(crate) ledger: Arc<Ledger>,
     rooms: Rooms,
@@ -182,6 +184,7 @@ impl Service {
             metrics: Metrics::default(),
             watches,
             samples,
+            searches: Searches::default(),
             collector,
             ledger,
             rooms: Rooms::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use history::logs::maintain;
 use history::notifications::deliver::{Sender, deliver_due};
 use history::notifications::{self, MAX_CLAIM};
-use history::{Error, jobs, logs, usage};
+use history::{Error, jobs, logs, series, usage};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,8 @@ const PACK_AFTER: Duration = Duration::from_secs(600);
 /// How many intervals are between two packings, and between two clearances.
 const PACK_EVERY: u32 = 12;
 const CLEAR_EVERY: u32 = 60;
+/// A job that printed something is recorded within this time.
+const RECORDED_WITHIN: Duration = Duration::from_secs(3600);
 /// How often all packed logs are read and repaired: only a fault of the disk makes that necessary.
 const REPAIR_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// How often all packed logs are listed, to remove what no row names.
@@ -106,6 +108,7 @@ async fn clear(opened: &Opened, retention: &Retention) -> Result<(), Error> {
     let store = &opened.store;
     let gone = jobs::Retention { deleted_after: before(history), jobs: most_jobs };
     while jobs::prune(store, &gone).await? > 0 {}
+    while series::prune(store, before(RECORDED_WITHIN)).await? > 0 {}
     usage::prune(store, before(usage_for)).await?;
     while notifications::prune(store, before(history)).await? > 0 {}
     let kept = maintain::Retention { after: before(logs_for), bytes: log_bytes };

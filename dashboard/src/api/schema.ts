@@ -457,7 +457,7 @@ export interface paths {
         };
         /**
          * Returns a job's metrics over time
-         * @description Returns a job's metrics over time: the CPU and memory of its pods, their network traffic and GPUs if a source has them, what its training program reports (progress and its own metrics), and the numbers that patterns find in the Launcher's output.
+         * @description Returns a job's metrics over time: the CPU and memory of its pods, their network traffic and GPUs if a source has them, what its training program reports (progress and its own metrics), the numbers of the training that it prints, such as `loss=0.25`, and those that patterns find in the Launcher's output. All of the output counts, also that of pods that are gone. Patterns need the right to read the output: `get` on `pods/log`.
          */
         get: operations["getMetrics"];
         put?: never;
@@ -1509,7 +1509,7 @@ export interface components {
             notes: string[];
             /** @description What its pods used while it ran. */
             pods: components["schemas"]["PodSeries"][];
-            /** @description What its program reported, then what patterns found. */
+            /** @description What its program reported and printed, and what patterns found, by name. A name is one series. */
             training: components["schemas"]["MetricSeries"][];
         };
         /** @description What is different for the Workers or for the Launcher. */
@@ -2099,24 +2099,54 @@ export interface components {
             /** @description The number at each point. */
             values: number[];
         };
+        /** @description A metric's number at a moment. */
+        MetricPoint: {
+            /**
+             * Format: double
+             * @description The time, in seconds after the first point.
+             * @example 1.5
+             */
+            seconds: number;
+            /**
+             * Format: int32
+             * @description The step of the training, or else its epoch, if the line names one.
+             * @example 200
+             */
+            step?: number;
+            /**
+             * Format: double
+             * @description The number.
+             * @example 0.125
+             */
+            value: number;
+        };
         /** @description A metric of the training. */
         MetricSeries: {
+            /** @description When the first of them was printed. */
+            firstNotFinite?: string;
             /**
              * @description Its name; `progress` is in percent.
              * @example loss
              */
             name?: string;
-            /** @description The time of each point, in seconds after the first. */
+            /**
+             * Format: int32
+             * @description How many values are NaN or infinite. They are no points, because JSON has no such numbers.
+             */
+            notFinite: number;
+            /** @description The points, in the order of time. */
+            points: components["schemas"]["MetricPoint"][];
+            /** @description The time of each point, in whole seconds after the first: for clients that do not know `points`. */
             seconds: number[];
             /**
-             * @description `report`: the program reports it. `pattern`: found in the output.
+             * @description `report`: the program reports it. `output`: the program prints it. `both`: it reports and prints it. `pattern`: a pattern found it in the output.
              * @enum {string}
              */
-            source?: "report" | "pattern";
+            source?: "report" | "pattern" | "output" | "both";
             /** @description The time of the first point. */
             start?: string;
             /**
-             * @description The number at each point, as text.
+             * @description The number at each point, as text: for clients that do not know `points`.
              * @example [
              *       "0.125"
              *     ]
@@ -4012,7 +4042,7 @@ export interface operations {
     getMetrics: {
         parameters: {
             query?: {
-                /** @description Regular expressions, at most 8. Each named group of one is a metric; its values are the numbers that it matches in the Launcher's output. */
+                /** @description Regular expressions, at most 8. Each named group of one is a metric; its values are the numbers that it matches in the Launcher's output. A search goes on where the one before for the same pattern ended. */
                 pattern?: string[];
             };
             header?: never;

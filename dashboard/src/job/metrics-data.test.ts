@@ -1,5 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { align, chartsOf, extremes, type JobMetrics, rankOf, span, unmeasured, valueAt } from "./metrics-data";
+import {
+  align,
+  chartsOf,
+  extremes,
+  type JobMetrics,
+  notFinite,
+  rankOf,
+  span,
+  unmeasured,
+  valueAt,
+} from "./metrics-data";
 
 const second = Date.parse("2026-01-01T00:00:00Z") / 1000;
 const pod = (index: number, start: string, cpuMillis: number[]): JobMetrics["pods"][number] => ({
@@ -33,10 +43,16 @@ describe("charts", () => {
     training: [
       {
         name: "loss",
-        source: "pattern" as const,
-        start: "2026-01-01T00:00:05Z",
-        seconds: [0, 10],
-        values: ["0.5", "NaN"],
+        source: "output" as const,
+        start: "2026-01-01T00:00:05.5Z",
+        seconds: [0, 1],
+        values: ["0.5", "0.25"],
+        points: [
+          { seconds: 0, value: 0.5, step: 1 },
+          { seconds: 0.25, value: 0.25 },
+        ],
+        notFinite: 2,
+        firstNotFinite: "2026-01-01T00:00:06Z",
       },
     ],
     notes: [],
@@ -54,7 +70,13 @@ describe("charts", () => {
       ],
     });
     expect(memory?.curves[1]?.values).toEqual([null, 2 * 2 ** 20, 2 * 2 ** 20]);
-    expect(loss).toMatchObject({ key: "loss", unit: "number", curves: [{ values: [0.5, null] }] });
+    expect(loss).toMatchObject({ key: "loss", unit: "number", curves: [{ values: [0.5, 0.25] }] });
+    expect(loss?.times).toEqual([second + 5.5, second + 5.75]);
+  });
+
+  test("leave out values that are no numbers, and say so", () => {
+    expect(notFinite(metrics)).toEqual([{ name: "loss", count: 2, first: (second + 6) * 1000 }]);
+    expect(notFinite({ ...metrics, training: [] })).toEqual([]);
   });
 
   test("are none where nothing was sampled", () => {

@@ -63,12 +63,24 @@ export function chartsOf({ pods, training }: JobMetrics, nameOf: NameOf): Chart[
       const all = pods.flatMap((pod) => measuredOf(pod, key, factor, nameOf));
       return { key, unit, ...align(all) };
     }),
-    ...training.map(({ name = "", start = "", seconds, values }): Chart => {
-      const points = { label: name, pod: name, start, seconds, values: values.map(Number) };
-      return { key: name, unit: name === "progress" ? "percent" : "number", ...align([points]) };
+    ...training.map(({ name = "", start = "", points }): Chart => {
+      const [seconds, values] = [points.map((point) => point.seconds), points.map((point) => point.value)];
+      const curve = { label: name, pod: name, start, seconds, values };
+      return { key: name, unit: name === "progress" ? "percent" : "number", ...align([curve]) };
     }),
   ];
   return charts.filter((chart) => chart.times.length > 0);
+}
+
+/** The metrics of which some values are NaN or infinite: no chart shows those. */
+export function notFinite({ training }: JobMetrics): { name: string; count: number; first: number | undefined }[] {
+  return training
+    .filter((series) => series.notFinite > 0)
+    .map(({ name = "", notFinite, firstNotFinite }) => ({
+      name,
+      count: notFinite,
+      first: firstNotFinite ? Date.parse(firstNotFinite) : undefined,
+    }));
 }
 
 function measuredOf(pod: PodSeries, key: Measured, factor: number, nameOf: NameOf): Points[] {
@@ -90,7 +102,7 @@ export function align(all: readonly Points[]): Pick<Chart, "times" | "curves"> {
     const values: (number | null)[] = new Array(times.length).fill(null);
     timesOf(points).forEach((time, index) => {
       const value = points.values[index];
-      values[place.get(time) ?? 0] = value !== undefined && Number.isFinite(value) ? value : null;
+      values[place.get(time) ?? 0] = value ?? null;
     });
     return { label: points.label, pod: points.pod, values };
   });
@@ -98,7 +110,7 @@ export function align(all: readonly Points[]): Pick<Chart, "times" | "curves"> {
 }
 
 function timesOf({ start, seconds }: Points): number[] {
-  const first = Math.round(Date.parse(start) / 1000);
+  const first = Date.parse(start) / 1000;
   return Number.isNaN(first) ? [] : seconds.map((second) => first + second);
 }
 

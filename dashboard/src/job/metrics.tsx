@@ -29,7 +29,7 @@ import { clock } from "../format/time";
 import { messages } from "../messages";
 import { frontOf, Swatch, TimeChart } from "./chart";
 import { useMoment } from "./cursor";
-import { type Chart, chartsOf, extremes, rankOf, span, unmeasured, valueAt } from "./metrics-data";
+import { type Chart, chartsOf, extremes, notFinite, rankOf, span, unmeasured, valueAt } from "./metrics-data";
 import type { JobTab } from "./tab";
 import { timelineOf } from "./timeline-items";
 import { type Ref, useJobEvents } from "./use-job";
@@ -37,14 +37,10 @@ import { type Ref, useJobEvents } from "./use-job";
 const text = messages.job.metrics;
 // The service samples every 15 s.
 const sampleInterval = 15_000;
-const usualPatterns = [
-  "\\bloss[=: ]+(?<loss>-?[0-9.]+(?:e[-+]?[0-9]+)?)",
-  "\\bacc(?:uracy)?[=: ]+(?<accuracy>[0-9.]+)",
-];
 
 export function Metrics({ job, jobRef, live }: JobTab) {
   const [address, setAddress] = useSearchParams();
-  const patterns = address.has("pattern") ? address.getAll("pattern").filter(Boolean) : usualPatterns;
+  const patterns = address.getAll("pattern").filter(Boolean);
   const metrics = useMetrics(jobRef, patterns, live);
   const { data: events = [] } = useJobEvents(jobRef, live);
   const charts = useMemo(() => (metrics.data ? chartsOf(metrics.data, nameOf) : []), [metrics.data]);
@@ -54,7 +50,7 @@ export function Metrics({ job, jobRef, live }: JobTab) {
       (before) => {
         const after = new URLSearchParams(before);
         after.delete("pattern");
-        for (const pattern of to.length ? to : [""]) after.append("pattern", pattern);
+        for (const pattern of to) after.append("pattern", pattern);
         return after;
       },
       { replace: true },
@@ -78,6 +74,16 @@ export function Metrics({ job, jobRef, live }: JobTab) {
               {live ? text.noneYet : text.noneEnded}
             </NothingHere>
           )}
+          {notFinite(metrics.data).map(({ name, count, first }) => (
+            <Alert
+              key={name}
+              isInline
+              isPlain
+              variant="warning"
+              component="p"
+              title={<bdi>{text.notFinite(titleOf(name), count, first === undefined ? "" : clock(first))}</bdi>}
+            />
+          ))}
           {metrics.data.notes.map((note) => (
             <Alert key={note} isInline isPlain variant="info" component="p" title={<bdi>{note}</bdi>} />
           ))}
@@ -87,6 +93,10 @@ export function Metrics({ job, jobRef, live }: JobTab) {
       <Patterns patterns={patterns} onChange={setPatterns} />
     </>
   );
+}
+
+function titleOf(key: string): string {
+  return key in text.titles ? text.titles[key as keyof typeof text.titles] : key;
 }
 
 function Unmeasured({ missing }: { missing: ReturnType<typeof unmeasured> }) {
@@ -171,7 +181,7 @@ type CardProps = {
 };
 
 function ChartCard({ chart, marked, at, moments, onChoose }: CardProps) {
-  const title = chart.key in text.titles ? text.titles[chart.key as keyof typeof text.titles] : chart.key;
+  const title = titleOf(chart.key);
   const format = (value: number) => shown(value, chart.unit);
   const found = extremes(chart, at);
   const ofMarked = chart.curves.filter((curve) => curve.pod === marked).map((curve) => curve.label);

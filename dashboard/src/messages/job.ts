@@ -354,6 +354,7 @@ export const job = {
       progress: "Progress",
       loss: "Loss",
       accuracy: "Accuracy",
+      learning_rate: "Learning rate",
     },
     none: "No metrics yet",
     noneYet: "The service samples running jobs every 15 seconds.",
@@ -385,7 +386,10 @@ export const job = {
       },
     },
     patterns: "Patterns for the Launcher's output",
-    patternHint: "Each named group of a regular expression becomes a chart of the numbers that it finds.",
+    patternHint:
+      "The loss, the accuracy, the learning rate and other usual numbers are found without a pattern. Each named group of a regular expression becomes one more chart of the numbers that it finds.",
+    notFinite: (name: string, count: number, first: string) =>
+      `${name}: ${count === 1 ? "1 value is" : `${count} values are`} not a finite number (NaN or infinity)${first ? `, the first at ${first}` : ""}`,
     addPattern: "Add pattern",
     remove: "Remove",
     removePattern: (pattern: string) => `Remove the pattern ${pattern}`,

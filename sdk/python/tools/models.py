@@ -25,6 +25,7 @@ TIMES = {
     "deleted",
     "from",
     "until",
+    "firstNotFinite",
 }
 #: Models in which one of these names is something else than a time.
 NOT_TIMES = {("LogItem", "at"), ("CheckAvailabilityResponse", "start"), ("CheckCapacityResponse", "start")}

@@ -53,6 +53,12 @@ impl Cursor {
         &self.run.part
     }
 
+    /// The place after a line of a part's output that was kept: after so many lines with the line's time.
+    pub fn of_kept(part: &str, created: i64, at: Timestamp, count: u32) -> Self {
+        let run = Run { part: part.to_owned(), created, uid: String::new() };
+        Self { run: Arc::new(run), at: at.as_microsecond(), count }
+    }
+
     /// When the line before it was written.
     pub fn at(&self) -> Timestamp {
         Timestamp::from_microsecond(self.at).unwrap_or_default()

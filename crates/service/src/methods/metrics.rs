@@ -1,30 +1,42 @@
-//! A job's metrics over time: what its pods used, what its program reported, and what patterns find in its output.
+//! A job's metrics over time: what its pods used, what its program reported and printed, and what patterns find in its
+//! output.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use history::logs::{Archive, Line, Source};
+use history::series::{self, Point, Series};
+use jiff::{SignedDuration, Timestamp};
+use jobs::logs::kept;
 use jobs::logs::sieve;
-use jobs::logs::{self, Choice, Item, Which};
+use jobs::logs::{self, Choice, Cursor, Item, Which};
+use jobs::view::{self, Row};
 use jobs::{Class, Kind, list};
 use kube::ResourceExt as _;
 use regex::Regex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::measured::{self, seconds};
-use crate::contract::{GetMetricsRequest, JobMetrics, MetricSeries};
+use super::measured;
+use crate::access::Right;
+use crate::collector::RunName;
+use crate::contract::{GetMetricsRequest, JobMetrics, MetricPoint, MetricSeries};
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
-use crate::samples::Series;
+use crate::row::{count, time};
+use crate::samples;
+use crate::searches::Search;
 use crate::service::Service;
 
 /// The most patterns.
 const MOST_PATTERNS: usize = 8;
-/// The most lines that patterns are looked for in, and how long that may take.
-const MOST_LINES: usize = 500_000;
-const READ_WITHIN: Duration = Duration::from_secs(15);
+/// The most groups of a pattern.
+const MOST_GROUPS: usize = 32;
+/// How long one request searches. The next one for the same pattern goes on.
+const SEARCH_WITHIN: Duration = Duration::from_secs(15);
+/// After this time, all that pods of an ended job wrote is archived or lost.
+const ARCHIVED_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns a job's metrics.
 pub async fn get_metrics(
@@ -34,41 +46,154 @@ pub async fn get_metrics(
 ) -> Result<JobMetrics, Problem> {
     let kind = kind(&request.kind)?;
     let patterns = patterns(&request.pattern)?;
+    if !patterns.is_empty() {
+        let right = Right::on("get", "pods/log", &request.namespace);
+        service.access.require(&caller, right, "pods/log").await?;
+    }
     let job = list::get(&caller.client, kind, &request.namespace, &request.name).await?;
-    let samples = service.samples.of(&job.uid().unwrap_or_default());
-    let mut training: Vec<MetricSeries> =
-        samples.reported.iter().map(|(name, series)| metric(name, "report", series)).collect();
-    let (found, (pods, mut notes)) = futures::join!(
-        output(&caller, kind, &request, &patterns),
-        measured::of_pods(&service, &job, samples),
-    );
+    let uid = job.uid().unwrap_or_default();
+    let row = view::row(&job);
+    let samples = service.samples.of(&uid);
+    let reported = samples.reported.clone();
+    let output = async {
+        settle(&service, &row).await;
+        let printed = printed(&service, kind, &uid).await;
+        (printed, search(&service, &caller, &Job { kind, uid: &uid, row: &row }, &patterns).await)
+    };
+    let ((printed, found), (pods, mut notes)) =
+        futures::join!(output, measured::of_pods(&service, &job, samples));
     let (found, note) = found?;
-    training.extend(found.iter().map(|(name, series)| metric(name, "pattern", series)));
+    let printed = printed.unwrap_or_else(|problem| {
+        notes.push(format!("output: {}", problem.message));
+        BTreeMap::new()
+    });
     notes.extend(note);
-    Ok(JobMetrics { pods, training, notes })
+    Ok(JobMetrics { pods, training: training(reported, printed, found), notes })
 }
 
-/// Returns what patterns find in the Launcher's output, and what was not searched.
-async fn output(
-    caller: &Caller,
+/// The job whose output is searched.
+struct Job<'j> {
     kind: Kind,
-    request: &GetMetricsRequest,
-    patterns: &[Regex],
-) -> Result<(BTreeMap<String, Series<f64>>, Option<String>), Problem> {
-    if patterns.is_empty() {
-        return Ok((BTreeMap::new(), None));
+    uid: &'j str,
+    row: &'j Row,
+}
+
+/// Waits until what a job wrote at its end is archived.
+async fn settle(service: &Service, row: &Row) {
+    let ends = row.finished.is_some_and(|end| Timestamp::now().duration_since(end) < ARCHIVED_WITHIN);
+    if ends {
+        service.collector.settled(&row.namespace, &row.name, None).await;
     }
-    let choice = Choice { which: Which::Launcher, ..Choice::default() };
-    match logs::logs(&caller.client, kind, &request.namespace, &request.name, choice).await {
-        Ok(lines) => {
-            let (found, is_whole) = search(lines, patterns).await?;
-            let note = "patterns: only the beginning of the output was searched";
-            Ok((found, (!is_whole).then(|| note.to_owned())))
+}
+
+/// Returns what a job printed, by name.
+async fn printed(service: &Service, kind: Kind, uid: &str) -> Result<BTreeMap<String, Series>, Problem> {
+    let opened = service.kept.opened()?;
+    let all = series::of_job(&opened.store, uid).await?;
+    let parts = all.keys().map(|(part, _)| part.clone()).collect();
+    let leading = leading(kind, &parts);
+    let of_leading = |((part, name), series)| leading.contains(&part).then_some((name, series));
+    Ok(all.into_iter().filter_map(of_leading).collect())
+}
+
+/// The part whose output is that of the training.
+fn leading(kind: Kind, parts: &BTreeSet<String>) -> BTreeSet<String> {
+    kept::parts(kind, &Which::Launcher, parts).unwrap_or_default()
+}
+
+type Found = BTreeMap<String, Series>;
+
+/// Returns what patterns find in a job's output, and what was not searched.
+async fn search(
+    service: &Service,
+    caller: &Caller,
+    job: &Job<'_>,
+    patterns: &[Regex],
+) -> Result<(Found, Option<String>), Problem> {
+    let (mut found, mut note) = (Found::new(), None);
+    if patterns.is_empty() {
+        return Ok((found, None));
+    }
+    let (archive, runs) = match service.kept.opened() {
+        Ok(opened) => (Some(opened.archive.clone()), runs(&opened.archive, job).await?),
+        // What the node has can be searched all the same.
+        Err(_) => (None, Vec::new()),
+    };
+    let until = Instant::now() + SEARCH_WITHIN;
+    for pattern in patterns {
+        let search = service.searches.of(job.uid, pattern);
+        let mut is_whole = true;
+        let mut all = {
+            let mut search = search.lock().await;
+            for (_, source) in &runs {
+                let Some(archive) = &archive else { continue };
+                is_whole = is_whole && search.go_on(archive, source, pattern, until).await?;
+            }
+            search.clone()
+        };
+        if is_whole {
+            match search_rest(caller, job, runs.last(), pattern, &mut all, until).await {
+                Ok(whole) => is_whole = whole,
+                Err(problem) => note = Some(problem.message).filter(|_| runs.is_empty()),
+            }
         }
-        Err(error) if matches!(error.class(), Class::NotFound | Class::Conflict) => {
-            Ok((BTreeMap::new(), Some(format!("patterns: {error}"))))
+        if !is_whole {
+            note = Some("a part of the output was not searched yet; the next request goes on".to_owned());
         }
-        Err(error) => Err(error.into()),
+        found.extend(all.found().clone());
+    }
+    Ok((found, note.map(|note| format!("patterns: {note}"))))
+}
+
+/// Returns the archived runs of the leading part, the oldest first.
+async fn runs(archive: &Archive, job: &Job<'_>) -> Result<Vec<(RunName, Source)>, Problem> {
+    let mut runs = Vec::new();
+    for source in history::logs::sources(archive, job.uid, None).await? {
+        let run: RunName = source.container.parse()?;
+        if run.place == 0 {
+            runs.push((run, source));
+        }
+    }
+    let leading = leading(job.kind, &runs.iter().map(|(run, _)| run.part.clone()).collect());
+    runs.retain(|(run, _)| leading.contains(&run.part));
+    runs.sort_by(|(one, of_one), (other, of_other)| (of_one.attempt, one).cmp(&(of_other.attempt, other)));
+    Ok(runs)
+}
+
+/// Searches the lines that are not archived yet, with the caller's own rights. Returns whether all of them were read.
+async fn search_rest(
+    caller: &Caller,
+    job: &Job<'_>,
+    last: Option<&(RunName, Source)>,
+    pattern: &Regex,
+    all: &mut Search,
+    until: Instant,
+) -> Result<bool, Problem> {
+    let mut choice = Choice { which: Which::Launcher, ..Choice::default() };
+    if let Some((run, source)) = last
+        && let Some(place) = all.place(source)
+    {
+        let cursor = Cursor::of_kept(&run.part, run.created, place.last, place.at_last);
+        choice.cursors.insert(run.part.clone(), cursor);
+    }
+    let Row { namespace, name, .. } = job.row;
+    let mut lines = match logs::logs(&caller.client, job.kind, namespace, name, choice).await {
+        // Its pods are gone, or not there yet.
+        Err(error) if last.is_some() && matches!(error.class(), Class::NotFound | Class::Conflict) => {
+            return Ok(true);
+        }
+        lines => lines?,
+    };
+    loop {
+        match timeout_at(until, lines.next()).await {
+            Ok(Some(Ok(Item::Line { text, at, .. }))) => {
+                all.take_in(&Line { at: at.unwrap_or_default(), text }, pattern);
+            }
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(error))) => return Err(error.into()),
+            Ok(None) => return Ok(true),
+            Err(_) => return Ok(false),
+        }
     }
 }
 
@@ -82,55 +207,82 @@ fn patterns(sent: &[String]) -> Result<Vec<Regex>, Problem> {
         .map(|text| {
             let pattern =
                 sieve::pattern(text, false).map_err(|fault| Problem::invalid("pattern", fault, fix))?;
-            if pattern.capture_names().flatten().next().is_none() {
-                return Err(Problem::invalid("pattern", "has no named group", fix));
+            match pattern.capture_names().flatten().count() {
+                0 => Err(Problem::invalid("pattern", "has no named group", fix)),
+                1..=MOST_GROUPS => Ok(pattern),
+                _ => Err(Problem::invalid("pattern", "has too many named groups", "send several patterns")),
             }
-            Ok(pattern)
         })
         .collect()
 }
 
-/// Finds the numbers that patterns name in a job's output; returns them and whether all of it was read.
-async fn search(
-    mut lines: logs::Logs,
-    patterns: &[Regex],
-) -> Result<(BTreeMap<String, Series<f64>>, bool), Problem> {
-    let mut found: BTreeMap<String, Series<f64>> = BTreeMap::new();
-    let until = Instant::now() + READ_WITHIN;
-    for _ in 0..MOST_LINES {
-        let item = match tokio::time::timeout_at(until, lines.next()).await {
-            Ok(Some(item)) => item?,
-            Ok(None) => return Ok((found, true)),
-            Err(_) => return Ok((found, false)),
-        };
-        if let Item::Line { text, at, .. } = item {
-            take_in(&mut found, &text, at.unwrap_or_default(), patterns);
-        }
-    }
-    Ok((found, false))
-}
-
-fn take_in(found: &mut BTreeMap<String, Series<f64>>, text: &str, at: Timestamp, patterns: &[Regex]) {
-    for pattern in patterns {
-        let Some(groups) = pattern.captures(text) else { continue };
-        for name in pattern.capture_names().flatten() {
-            let value = groups.name(name).and_then(|group| group.as_str().parse::<f64>().ok());
-            if let Some(value) = value.filter(|value| value.is_finite()) {
-                found.entry(name.to_owned()).or_default().push(at, value);
+/// Returns the metrics of the training, by name: each name is one series. A pattern of the caller takes the place of what is
+/// usually looked for under the same name.
+fn training(
+    reported: BTreeMap<String, samples::Series<f64>>,
+    printed: BTreeMap<String, Series>,
+    found: BTreeMap<String, Series>,
+) -> Vec<MetricSeries> {
+    let usual = printed.into_iter().map(|(name, series)| (name, ("output", series)));
+    let own = found.into_iter().map(|(name, series)| (name, ("pattern", series)));
+    let mut output: BTreeMap<String, (&str, Series)> = usual.chain(own).collect();
+    let mut all = BTreeMap::new();
+    for (name, series) in reported {
+        let of_report = |(at, value): &(Timestamp, f64)| Point { at: *at, step: None, value: *value };
+        let reported = series.points().iter().map(of_report).collect();
+        let metric = match output.remove(&name) {
+            Some((_, printed)) => {
+                metric(&name, "both", one_curve(reported, in_order(&printed)), Some(&printed))
             }
-        }
+            None => metric(&name, "report", reported, None),
+        };
+        all.insert(name, metric);
     }
+    for (name, (source, series)) in output {
+        let metric = metric(&name, source, in_order(&series), Some(&series));
+        all.insert(name, metric);
+    }
+    all.into_values().collect()
 }
 
-fn metric(name: &str, source: &str, series: &Series<f64>) -> MetricSeries {
-    let (start, seconds) = seconds(series.points());
-    let values = series.points().iter().map(|(_, value)| value.to_string());
+/// Runs of a program may overlap for a moment.
+fn in_order(series: &Series) -> Vec<Point> {
+    let mut points = series.points().to_vec();
+    points.sort_by_key(|point| point.at);
+    points
+}
+
+/// Joins what a program reported and what it printed: the series with more points, and of the other what is before and after
+/// it. Both at once would go to and fro, because a report comes later than the line.
+fn one_curve(reported: Vec<Point>, printed: Vec<Point>) -> Vec<Point> {
+    let (most, other) =
+        if printed.len() >= reported.len() { (printed, reported) } else { (reported, printed) };
+    let (Some(first), Some(last)) = (most.first(), most.last()) else { return other };
+    let before: Vec<Point> = other.iter().filter(|point| point.at < first.at).copied().collect();
+    let after: Vec<Point> = other.iter().filter(|point| point.at > last.at).copied().collect();
+    [before, most, after].concat()
+}
+
+fn metric(name: &str, source: &str, points: Vec<Point>, printed: Option<&Series>) -> MetricSeries {
+    let timed: Vec<(Timestamp, f64)> = points.iter().map(|point| (point.at, point.value)).collect();
+    let (start, seconds) = measured::seconds(&timed);
+    let first = points.first().map(|point| point.at).unwrap_or_default();
     MetricSeries {
         name: name.to_owned(),
         source: source.to_owned(),
         start,
         seconds,
-        values: values.collect(),
+        values: timed.iter().map(|(_, value)| value.to_string()).collect(),
+        points: points
+            .iter()
+            .map(|point| MetricPoint {
+                seconds: point.at.duration_since(first).as_secs_f64(),
+                value: point.value,
+                step: point.step.and_then(|step| i32::try_from(step).ok()),
+            })
+            .collect(),
+        not_finite: count(printed.map_or(0, |series| series.not_finite)),
+        first_not_finite: time(printed.and_then(|series| series.first_not_finite)),
     }
 }
 
@@ -138,20 +290,48 @@ fn metric(name: &str, source: &str, series: &Series<f64>) -> MetricSeries {
 mod tests {
     use super::*;
 
+    fn points(points: &[(i64, f64)]) -> Vec<Point> {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        points.iter().map(|(second, value)| Point { at: at(*second), step: None, value: *value }).collect()
+    }
+
     #[test]
-    fn named_groups_become_series_of_their_numbers() {
-        let patterns = patterns(&["loss=(?<loss>\\S+)( acc=(?<accuracy>\\S+))?".to_owned()]).unwrap();
-        let mut found = BTreeMap::new();
-        for (second, line) in
-            [(1, "step 1 loss=0.5 acc=0.7"), (2, "loss=nan"), (3, "loss=2e-1"), (4, "other")]
-        {
-            take_in(&mut found, line, Timestamp::from_second(second).unwrap(), &patterns);
-        }
-        let loss = metric("loss", "pattern", &found["loss"]);
-        assert_eq!((loss.seconds, loss.values), (vec![0, 2], vec!["0.5".to_owned(), "0.2".to_owned()]));
-        assert_eq!(found["accuracy"].points().len(), 1);
-        assert!(
-            super::patterns(&["loss".to_owned()]).is_err() && super::patterns(&["(?<a>".to_owned()]).is_err()
+    fn reported_and_printed_points_of_one_name_are_one_curve_in_order() {
+        let printed = points(&[(10, 5.0), (20, 4.0), (30, 3.0)]);
+        let reported = points(&[(5, 6.0), (21, 4.0), (40, 2.0)]);
+        let joined = points(&[(5, 6.0), (10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]);
+        assert_eq!(one_curve(reported.clone(), printed.clone()), joined);
+        assert_eq!(one_curve(Vec::new(), printed.clone()), printed);
+        assert_eq!(
+            one_curve(reported.clone(), points(&[(1, 7.0)])),
+            [points(&[(1, 7.0)]), reported].concat()
         );
+    }
+
+    #[test]
+    fn values_are_numbers_with_times_and_steps() {
+        let mut series = Series::default();
+        for (millis, step, value) in
+            [(500, Some(1), 0.5), (1750, Some(i64::MAX), f64::NAN), (2000, None, 0.25)]
+        {
+            series.push(Point { at: Timestamp::from_millisecond(millis).unwrap(), step, value });
+        }
+        let metrics =
+            training(BTreeMap::new(), BTreeMap::from([("loss".to_owned(), series)]), BTreeMap::new());
+        let json = serde_json::to_value(&metrics).unwrap();
+        let expected = serde_json::json!([{ "name": "loss", "source": "output", "start": "1970-01-01T00:00:00.5Z",
+            "seconds": [0, 2], "values": ["0.5", "0.25"], "notFinite": 1, "firstNotFinite": "1970-01-01T00:00:01.75Z",
+            "points": [{ "seconds": 0.0, "value": 0.5, "step": 1 }, { "seconds": 1.5, "value": 0.25 }] }]);
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_pattern_names_what_it_finds() {
+        for wrong in ["loss", "(?<a>", &"(?<a>x)".repeat(9)] {
+            assert!(patterns(&[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+        let many: String = (0..=MOST_GROUPS).map(|number| format!("(?<g{number}>x)")).collect();
+        assert!(patterns(&[many]).is_err());
+        assert_eq!(patterns(&["(?<a>x)(?<b>y)".to_owned()]).unwrap().len(), 1);
     }
 }

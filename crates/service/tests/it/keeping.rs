@@ -7,6 +7,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::{METRICS, points, with_pattern};
 use crate::place::{Place, on_each, on_sqlite};
 use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, PATIENCE, Reply, Stage, TEAM, VERA, set_prices};
 
@@ -443,5 +444,45 @@ fn output_of_a_pytorchjob_is_read_by_replica_before_and_after_its_pods_are_gone(
             assert_eq!(read("").await, ["master begins", "master ends"], "gone: {gone}");
             assert_eq!(read("worker=1").await, ["worker 1"], "gone: {gone}");
         }
+    });
+}
+
+#[test]
+fn a_log_of_more_than_half_a_million_lines_is_a_curve_to_its_end() {
+    const LINES: i64 = 500_500;
+    on_sqlite(async |place| {
+        let stage = Stage::on(place).await;
+        stage.job(TEAM, "a").await;
+        let text = |number: i64| match number % 100 {
+            0 => format!("step={number} loss={number}"),
+            _ => ".".to_owned(),
+        };
+        stage.output((1..=LINES).map(|number| ("a-launcher-x".to_owned(), number, text(number))).collect());
+        stage.pod(TEAM, "a", "launcher", "a-launcher-x").await;
+        let end = Some((Some(LINES), LINES as f64));
+        let until_end = async |path: &str, name: &str| {
+            let asked = async {
+                loop {
+                    let metrics = stage.get(path, JANE).await.json();
+                    if points(&metrics, name).last().copied() == end {
+                        return metrics;
+                    }
+                    tokio::time::sleep(POLL * 10).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE * 10, asked).await.unwrap()
+        };
+        until_end(METRICS, "loss").await;
+        stage.delete_pod(TEAM, "a-launcher-x").await;
+        stage.output(Vec::new());
+        let seen = until_end(&with_pattern("loss=(?<own>[0-9]+)"), "own").await;
+        for name in ["loss", "own"] {
+            let steps: Vec<i64> = points(&seen, name).iter().filter_map(|(step, _)| *step).collect();
+            assert!(steps.len() > 100 && steps.len() < 300, "{}", steps.len());
+            assert_eq!(steps[0], 100);
+            let gaps = steps.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(gaps.clone().all(|gap| gap > 0) && gaps.max() < Some(LINES / 100), "{steps:?}");
+        }
+        assert!(!seen["notes"].to_string().contains("patterns"), "{seen:#}");
     });
 }

@@ -14,7 +14,7 @@ use service::Settings;
 
 use crate::stage::{JANE, JOE, PATIENCE, Stage, TEAM};
 
-const METRICS: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/metrics";
+pub const METRICS: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/metrics";
 
 /// Asks until the metrics are as wanted.
 async fn until(stage: &Stage, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
@@ -116,6 +116,26 @@ async fn the_network_traffic_of_pods_comes_from_their_node_where_it_may_be_asked
     }
 }
 
+/// The series of a name.
+fn series<'m>(metrics: &'m Value, name: &str) -> &'m Value {
+    let found = metrics["training"].as_array().unwrap().iter().filter(|series| series["name"] == name);
+    let found: Vec<&Value> = found.collect();
+    assert!(found.len() <= 1, "one series of a name: {metrics:#}");
+    found.first().copied().unwrap_or(&Value::Null)
+}
+
+/// The numbers of a series, with their steps.
+pub fn points(metrics: &Value, name: &str) -> Vec<(Option<i64>, f64)> {
+    let points = series(metrics, name)["points"].as_array().into_iter().flatten();
+    points.map(|point| (point["step"].as_i64(), point["value"].as_f64().unwrap())).collect()
+}
+
+/// A query with a pattern.
+pub fn with_pattern(pattern: &str) -> String {
+    let pattern = percent_encoding::utf8_percent_encode(pattern, percent_encoding::NON_ALPHANUMERIC);
+    format!("{METRICS}?pattern={pattern}")
+}
+
 #[tokio::test]
 async fn a_training_reports_its_progress_and_patterns_find_more() {
     let stage = Stage::new().await;
@@ -125,30 +145,90 @@ async fn a_training_reports_its_progress_and_patterns_find_more() {
             "lastUpdatedTime": format!("2026-01-01T00:0{minute}:00Z") });
         stage.annotate(TEAM, "a", ANNOTATION_TRAINER_STATUS, &reported.to_string()).await;
         until(&stage, METRICS, |metrics| {
-            let values = |at: usize| metrics["training"][at]["values"].as_array().map_or(0, Vec::len);
-            values(0) == minute && values(1) == minute
+            points(metrics, "loss").len() == minute && points(metrics, "progress").len() == minute
         })
         .await;
     }
-    let series = |name: &str, source: &str, values: &[&str]| {
-        json!({ "name": name, "source": source,
-        "start": "2026-01-01T00:01:00Z", "seconds": [0, 60, 120], "values": values })
+    let expected = |name: &str, source: &str, values: &[f64]| {
+        let texts: Vec<String> = values.iter().map(f64::to_string).collect();
+        let points: Vec<Value> = (0..)
+            .zip(values)
+            .map(|(place, value)| json!({ "seconds": f64::from(place) * 60.0, "value": value }))
+            .collect();
+        json!({ "name": name, "source": source, "start": "2026-01-01T00:01:00Z", "seconds": [0, 60, 120],
+            "values": texts, "points": points, "notFinite": 0 })
     };
     let seen = stage.get(METRICS, JANE).await.json();
-    assert_eq!(seen["training"][0], series("loss", "report", &["0.9", "0.5", "0.25"]));
-    assert_eq!(seen["training"][1], series("progress", "report", &["10", "20", "30"]));
+    assert_eq!(*series(&seen, "loss"), expected("loss", "report", &[0.9, 0.5, 0.25]));
+    assert_eq!(*series(&seen, "progress"), expected("progress", "report", &[10.0, 20.0, 30.0]));
 
     let line = |second: i64, text: &str| ("a-launcher-x".to_owned(), second, text.to_owned());
     stage.output(vec![
-        line(60, "acc=0.5"),
+        line(60, "rate: 0.5"),
         line(90, "other"),
-        line(120, "acc=0.75 (best)"),
-        line(180, "acc=0.8"),
+        line(120, "rate: 0.75 (best)"),
+        line(180, "rate: 0.8"),
     ]);
     stage.pod(TEAM, "a", "launcher", "a-launcher-x").await;
-    let path = format!("{METRICS}?pattern=acc%3D(%3F%3Caccuracy%3E%5B0-9.%5D%2B)");
-    let found = stage.get(&path, JANE).await.json();
-    assert_eq!(found["training"][2], series("accuracy", "pattern", &["0.5", "0.75", "0.8"]), "{found:#}");
+    let found = stage.get(&with_pattern("rate: (?<rate>[0-9.]+)"), JANE).await.json();
+    assert_eq!(*series(&found, "rate"), expected("rate", "pattern", &[0.5, 0.75, 0.8]), "{found:#}");
     let wrong = stage.get(&format!("{METRICS}?pattern=(loss"), JANE).await;
     assert_eq!((wrong.status, wrong.json()["fields"][0]["path"].clone()), (422, json!("pattern")));
+}
+
+#[tokio::test]
+async fn numbers_that_are_reported_and_printed_under_one_name_are_one_curve() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let line = |second: i64, text: &str| ("a-launcher-x".to_owned(), second, text.to_owned());
+    stage.output(vec![
+        line(60, "step=1 loss=0.9 lr=0.1"),
+        line(120, "step=2 loss=0.8"),
+        line(150, "step=3 loss=nan"),
+        line(180, "step=4 loss=0.7"),
+    ]);
+    stage.pod(TEAM, "a", "launcher", "a-launcher-x").await;
+    for (second, loss) in [(90, "0.85"), (240, "0.6")] {
+        let at = Timestamp::from_second(1_767_225_600 + second).unwrap();
+        let reported = json!({ "trainMetrics": { "loss": loss }, "lastUpdatedTime": at.to_string() });
+        stage.annotate(TEAM, "a", ANNOTATION_TRAINER_STATUS, &reported.to_string()).await;
+        until(&stage, METRICS, |metrics| series(metrics, "loss").is_object()).await;
+    }
+    let joined = [(Some(1), 0.9), (Some(2), 0.8), (Some(4), 0.7), (None, 0.6)];
+    let seen = until(&stage, METRICS, |metrics| points(metrics, "loss") == joined).await;
+    let loss = series(&seen, "loss");
+    assert_eq!((&loss["source"], &loss["notFinite"]), (&json!("both"), &json!(1)));
+    assert_eq!(loss["firstNotFinite"], "2026-01-01T00:02:30Z");
+    assert_eq!(series(&seen, "learning_rate")["source"], "output");
+}
+
+#[tokio::test]
+async fn printed_numbers_survive_their_pod_and_the_service_without_doubles_or_gaps() {
+    let mut stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let line = |pod: &str, step: i64| (pod.to_owned(), step, format!("step={step} loss={step}.5"));
+    let steps = |steps: std::ops::RangeInclusive<i64>| -> Vec<(Option<i64>, f64)> {
+        steps.map(|step| (Some(step), step as f64 + 0.5)).collect()
+    };
+    let own = with_pattern("loss=(?<own>[0-9.]+)");
+    stage.output((1..=100).map(|step| line("a-launcher-x", step)).collect());
+    stage.pod(TEAM, "a", "launcher", "a-launcher-x").await;
+    until(&stage, METRICS, |metrics| points(metrics, "loss") == steps(1..=100)).await;
+    // The node has only the end of the output any more, and another service reads it again.
+    stage.output((90..=100).map(|step| line("a-launcher-x", step)).collect());
+    stage.restart().await;
+    let seen = stage.get(&own, JANE).await.json();
+    assert_eq!(points(&seen, "loss"), steps(1..=100));
+    assert_eq!(points(&seen, "own"), steps(1..=100));
+    // The job's next attempt goes on.
+    stage.delete_pod(TEAM, "a-launcher-x").await;
+    stage.output((101..=120).map(|step| line("a-launcher-y", step)).collect());
+    stage.pod(TEAM, "a", "launcher", "a-launcher-y").await;
+    until(&stage, METRICS, |metrics| points(metrics, "loss") == steps(1..=120)).await;
+    stage.delete_pod(TEAM, "a-launcher-y").await;
+    stage.output(Vec::new());
+    stage.restart().await;
+    let seen = stage.get(&own, JANE).await.json();
+    assert_eq!((points(&seen, "loss"), points(&seen, "own")), (steps(1..=120), steps(1..=120)), "{seen:#}");
+    assert_eq!(stage.get(&own, JOE).await.status, 403);
 }

@@ -1288,23 +1288,48 @@ class PodSeries(Message):
     """The time of the first point."""
 
 
+class MetricPoint(Message):
+    """A metric's number at a moment."""
+
+    seconds: float = 0.0
+    """The time, in seconds after the first point."""
+
+    step: int | None = None
+    """The step of the training, or else its epoch, if the line names one."""
+
+    value: float = 0.0
+    """The number."""
+
+
 class MetricSeries(Message):
     """A metric of the training."""
+
+    first_not_finite: Time = None
+    """When the first of them was printed."""
 
     name: str = ""
     """Its name; `progress` is in percent."""
 
+    not_finite: int = 0
+    """How many values are NaN or infinite. They are no points, because JSON has no such numbers."""
+
+    points: list[MetricPoint] = []
+    """The points, in the order of time."""
+
     seconds: list[int] = []
-    """The time of each point, in seconds after the first."""
+    """The time of each point, in whole seconds after the first: for clients that do not know `points`.
+    """
 
     source: str = ""
-    """`report`: the program reports it. `pattern`: found in the output."""
+    """`report`: the program reports it. `output`: the program prints it. `both`: it reports and prints it.
+    `pattern`: a pattern found it in the output.
+    """
 
     start: Time = None
     """The time of the first point."""
 
     values: list[str] = []
-    """The number at each point, as text."""
+    """The number at each point, as text: for clients that do not know `points`."""
 
 
 class JobMetrics(Message):
@@ -1317,7 +1342,7 @@ class JobMetrics(Message):
     """What its pods used while it ran."""
 
     training: list[MetricSeries] = []
-    """What its program reported, then what patterns found."""
+    """What its program reported and printed, and what patterns found, by name. A name is one series."""
 
 
 class JobVolume(Message):
