@@ -18,7 +18,7 @@ from openshift_ai.training import (
 )
 from openshift_ai.training import _models as models
 
-REPORTS = ["sh", "-c", "for i in 1 2 3; do echo loss=0.$i; sleep 0.3; done"]
+REPORTS = ["sh", "-c", "for i in 1 2 3; do echo step=$i loss=0.$i rate 1.$i; sleep 0.3; done"]
 
 
 def test_jobs_are_made_from_templates(client: MPIJobClient) -> None:
@@ -43,8 +43,12 @@ def test_jobs_are_made_from_templates(client: MPIJobClient) -> None:
 def test_metrics_are_read_and_drawn(client: MPIJobClient) -> None:
     job = client.create_mpijob(name="learns", image=IMAGE, command=REPORTS, in_launcher=True)
     job.wait_for_completion(60)
-    found = job.metrics(patterns=["loss=(?<loss>[0-9.]+)"])
-    assert [value for _, value in found.series("loss")] == [0.1, 0.2, 0.3]
+    found = job.metrics(patterns=["rate (?<rate>[0-9.]+)"])
+    for name, values in (("loss", [0.1, 0.2, 0.3]), ("rate", [1.1, 1.2, 1.3])):
+        assert [value for _, value in found.series(name)] == values
+        assert found.steps(name) == list(enumerate(values, 1))
+    times = [at for at, _ in found.series("loss")]
+    assert times == sorted(set(times)), "finer than seconds"
     assert found.series("accuracy") == []
     drawn = found._repr_html_()
     assert "<svg" in drawn

@@ -57,7 +57,8 @@ def chart(title: str, lines: Sequence[tuple[str, Sequence[float], Sequence[float
 def metrics(found: JobMetrics) -> str:
     """A chart for each metric of the training, for the CPU and memory of the pods, and for what else is measured of them."""
     charts = [
-        chart(one.name, [(one.name, one.seconds, [float(value) for value in one.values])]) for one in found.training
+        chart(one.name, [(one.name, [p.seconds for p in one.points], [p.value for p in one.points])])
+        for one in found.training
     ]
     charts.append(chart("CPU (cores)", [(p.name, p.seconds, [m / 1000 for m in p.cpu_millis]) for p in found.pods]))
     charts.append(chart("Memory (MiB)", [(p.name, p.seconds, p.memory_mib) for p in found.pods]))

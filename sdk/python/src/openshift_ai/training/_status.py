@@ -97,11 +97,13 @@ class Metrics(JobMetrics):
         for one in self.training:
             if one.name == name and one.start is not None:
                 start = one.start
-                return [
-                    (start + timedelta(seconds=after), float(value))
-                    for after, value in zip(one.seconds, one.values, strict=False)
-                ]
+                return [(start + timedelta(seconds=point.seconds), point.value) for point in one.points]
         return []
+
+    def steps(self, name: str) -> list[tuple[int, float]]:
+        """The steps and numbers of a metric that the training printed with its steps; without steps, no points."""
+        found = [one for one in self.training if one.name == name]
+        return [(point.step, point.value) for one in found for point in one.points if point.step is not None]
 
     def _repr_html_(self) -> str:
         from ._plot import metrics

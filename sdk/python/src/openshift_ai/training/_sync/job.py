@@ -428,10 +428,11 @@ class MPIJob:
         return pods
 
     def metrics(self, patterns: Sequence[str] = ()) -> Metrics:
-        """The job's metrics over time: what its pods use, and what its training program reports.
+        """The job's metrics over time: what its pods use, and what its training program reports and prints.
 
         Besides CPU and memory, `measured` of a pod has its network traffic and its GPUs, if the service has a source of them.
-        Each named group of a pattern is a metric too: `["loss=(?<loss>[0-9.]+)"]` reads it from the Launcher's output.
+        `loss=0.25` and other usual numbers are found in the Launcher's output, with their steps. Each named group of a
+        pattern is a metric too: `["rate=(?<rate>[0-9.]+)"]`. All of the output counts, also after the pods are gone.
         """
         answer = self._client.transport.call(models.GET_METRICS, self.path, {"pattern": [*patterns]})
         return statuses.Metrics.model_validate(answer)
