@@ -1,15 +1,21 @@
-//! Bounds the connections of a server, in total and of one peer.
+//! Bounds the connections of a server, and the memory of what clients send over them ([`Budget`]): in total and of one
+//! client.
 //!
-//! A connection takes a [`Slot`] and is *silent* until the server keeps it, for example because a request has come or was
-//! authenticated. Silent connections block nobody: when there is no room for another, the oldest silent one is displaced,
-//! of the same peer if that has too many, otherwise of the peer with the most of them. Only kept connections can exhaust
-//! the limits.
+//! A connection takes a [`Slot`] and is *silent* until the server keeps it, for example because a request was
+//! authenticated. Silent connections block nobody: when there is no room for another, the one that was silent for longest
+//! is displaced, of the same peer if that has too many, otherwise of the peer with the most of them. Only kept connections
+//! can exhaust the limits.
+
+mod budget;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
+
+pub use budget::{Budget, Exhausted, Share, containers};
 
 /// The slots of one server.
 #[derive(Debug)]
@@ -28,7 +34,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Peer {
     kept: usize,
-    /// The oldest first; each with the token that is cancelled when it is displaced.
+    /// The one that was silent for longest first; each with the token that is cancelled when it is displaced.
     silent: BTreeMap<u64, CancellationToken>,
 }
 
@@ -37,7 +43,7 @@ impl Peer {
         self.kept + self.silent.len()
     }
 
-    /// Displaces the oldest silent connection; false if there is none.
+    /// Displaces the connection that was silent for longest; false if there is none.
     fn displace(&mut self) -> bool {
         let oldest = self.silent.pop_first();
         oldest.map(|(_, displaced)| displaced.cancel()).is_some()
@@ -49,7 +55,8 @@ impl Peer {
 pub struct Slot {
     slots: Arc<Slots>,
     peer: IpAddr,
-    number: u64,
+    /// Changes when the connection is used.
+    number: AtomicU64,
     displaced: CancellationToken,
 }
 
@@ -77,7 +84,7 @@ impl Slots {
         state.next += 1;
         state.peers.entry(peer).or_default().silent.insert(number, displaced.clone());
         drop(state);
-        Some(Slot { slots: self.clone(), peer, number, displaced })
+        Some(Slot { slots: self.clone(), peer, number: AtomicU64::new(number), displaced })
     }
 
     // After a panic between two steps of counting, at worst one slot stays taken.
@@ -92,11 +99,29 @@ impl Slot {
         self.peer
     }
 
+    /// The key among the silent connections; only changed while the state is locked.
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Records that the connection is used: of the connections that are not kept, it is the last to be displaced.
+    pub fn touch(&self) {
+        let mut guard = self.slots.lock();
+        let state = &mut *guard;
+        if let Some(peer) = state.peers.get_mut(&self.peer)
+            && let Some(displaced) = peer.silent.remove(&self.number())
+        {
+            peer.silent.insert(state.next, displaced);
+            self.number.store(state.next, Ordering::Relaxed);
+            state.next += 1;
+        }
+    }
+
     /// Keeps the connection: from now on it is not displaced.
     pub fn keep(&self) {
         let mut state = self.slots.lock();
         if let Some(peer) = state.peers.get_mut(&self.peer)
-            && peer.silent.remove(&self.number).is_some()
+            && peer.silent.remove(&self.number()).is_some()
         {
             peer.kept += 1;
         }
@@ -106,7 +131,7 @@ impl Slot {
     pub fn is_kept(&self) -> bool {
         let state = self.slots.lock();
         let peer = state.peers.get(&self.peer);
-        !self.displaced.is_cancelled() && peer.is_none_or(|peer| !peer.silent.contains_key(&self.number))
+        !self.displaced.is_cancelled() && peer.is_none_or(|peer| !peer.silent.contains_key(&self.number()))
     }
 
     /// Resolves when the connection is displaced and must close.
@@ -119,7 +144,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         let Some(peer) = state.peers.get_mut(&self.peer) else { return };
-        let was_silent = peer.silent.remove(&self.number).is_some();
+        let was_silent = peer.silent.remove(&self.number()).is_some();
         // A displaced connection is no longer counted.
         if !was_silent && !self.displaced.is_cancelled() {
             peer.kept = peer.kept.saturating_sub(1);
@@ -151,6 +176,17 @@ mod tests {
         assert!(first[1].is_kept() && !first[0].is_kept());
         first.pop();
         assert!(slots.take(address(1)).is_some());
+    }
+
+    #[test]
+    fn the_connection_that_was_silent_for_longest_gives_way() {
+        let slots = Slots::new(8, 2);
+        let (used, idle) = (slots.take(address(1)).unwrap(), slots.take(address(1)).unwrap());
+        used.touch();
+        let third = slots.take(address(1)).unwrap();
+        assert!(idle.displaced.is_cancelled() && !used.displaced.is_cancelled());
+        drop((used, idle, third));
+        assert!(slots.lock().peers.is_empty());
     }
 
     #[test]

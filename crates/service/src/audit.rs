@@ -59,7 +59,7 @@ pub async fn recorded<A>(
     work: impl Future<Output = Result<A, Problem>>,
 ) -> Result<A, Problem> {
     let opened = kept.opened().map_err(not_done)?;
-    let operation = operation::current().unwrap_or_else(|| Operation::new(None));
+    let operation = operation::current().unwrap_or_else(|| Operation::new(None, None));
     let entry = Entry {
         at: Timestamp::now(),
         who: Actor { name: caller.user.clone(), groups: caller.groups.clone() },

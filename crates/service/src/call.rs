@@ -1,9 +1,11 @@
-//! The steps of every call, whichever protocol it came over: who calls, how often, whether the caller may, then the
-//! method. Streams go through the same steps again while they run.
+//! The steps of every call, whichever protocol it came over: who calls and how often, by the headers alone ([`admit`]);
+//! then the message is read, then whether the caller may, then the method. Streams go through the same steps again while
+//! they run.
 
 use std::future::Future;
 use std::sync::Arc;
 
+use connections::Share;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use http::{HeaderMap, StatusCode};
 use jobs::Kind;
@@ -23,6 +25,58 @@ use crate::service::Service;
 /// The longest name of a namespace or job.
 const LONGEST_NAME: usize = 253;
 
+/// A request whose message may be read.
+#[derive(Clone)]
+pub struct Admitted {
+    /// Who sends it.
+    pub caller: Arc<Caller>,
+    /// The caller's memory for the message, until the call is answered.
+    pub share: Arc<Share>,
+    begun: Instant,
+}
+
+/// Finds out by a request's headers who calls, and counts the request.
+///
+/// # Errors
+/// 401 for strangers, 429 for those who call too often, 503 and 504 if the cluster does not answer.
+pub async fn admit(
+    service: &Service,
+    method: &'static Method,
+    headers: &HeaderMap,
+) -> Result<Admitted, Problem> {
+    let begun = Instant::now();
+    let admitted = patiently(service, async {
+        let caller = service.identity.of(headers).await?;
+        service.limits.request(&caller.user)?;
+        let share = Arc::new(service.memory.share(&caller.user));
+        Ok(Admitted { caller, share, begun })
+    })
+    .await;
+    count_refusal(service, method, begun, &admitted);
+    admitted
+}
+
+/// Reads a request's message, and counts one that cannot be read.
+///
+/// # Errors
+/// Those of the reading.
+pub async fn read<Q>(
+    service: &Service,
+    method: &'static Method,
+    admitted: &Admitted,
+    message: impl Future<Output = Result<Q, Problem>>,
+) -> Result<Q, Problem> {
+    let message = message.await;
+    count_refusal(service, method, admitted.begun, &message);
+    message
+}
+
+fn count_refusal<T>(service: &Service, method: &Method, begun: Instant, outcome: &Result<T, Problem>) {
+    if let Err(problem) = outcome {
+        service.metrics.called(method.name, problem.status.as_u16(), begun.elapsed());
+    }
+}
+
 /// Runs a method that answers once.
 ///
 /// # Errors
@@ -30,7 +84,7 @@ const LONGEST_NAME: usize = 253;
 pub async fn unary<Q, A, F, R>(
     service: &Arc<Service>,
     method: &'static Method,
-    headers: &HeaderMap,
+    admitted: Admitted,
     request: Q,
     run: F,
 ) -> Result<A, Problem>
@@ -39,16 +93,15 @@ where
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<A, Problem>>,
 {
-    measured(service, method, async {
-        let caller = service.identity.of(headers).await?;
-        service.limits.request(&caller.user)?;
+    measured(service, method, admitted.begun, async {
+        let caller = &admitted.caller;
         let address = Address::of(&request)?;
         // On the heap: the futures of some methods are large, and each step around them would hold a copy.
         let work = Box::pin(async {
-            permitted(service, &caller, method, &address).await?;
+            permitted(service, caller, method, &address).await?;
             run(service.clone(), caller.clone(), request).await
         });
-        recorded(service, method, &caller, &address, work).await
+        patiently(service, recorded(service, method, caller, &address, work)).await
     })
     .await
 }
@@ -60,7 +113,7 @@ where
 pub async fn stream<Q, A, S, F, R>(
     service: &Arc<Service>,
     method: &'static Method,
-    headers: &HeaderMap,
+    admitted: Admitted,
     request: Q,
     run: F,
 ) -> Result<BoxStream<'static, Result<A, Problem>>, Problem>
@@ -71,22 +124,21 @@ where
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<S, Problem>>,
 {
-    measured(service, method, async {
-        let caller = service.identity.of(headers).await?;
-        service.limits.request(&caller.user)?;
-        let place = service.limits.stream(&caller.user)?;
+    measured(service, method, admitted.begun, async {
+        let place = service.limits.stream(&admitted.caller.user)?;
+        let caller = &admitted.caller;
         let address = Address::of(&request)?;
         // On the heap: the futures of some methods are large, and each step around them would hold a copy.
         let work = Box::pin(async {
-            permitted(service, &caller, method, &address).await?;
+            permitted(service, caller, method, &address).await?;
             run(service.clone(), caller.clone(), request).await
         });
-        let items = recorded(service, method, &caller, &address, work).await?.boxed();
+        let items = patiently(service, recorded(service, method, caller, &address, work)).await?.boxed();
         let guard = Guard {
             recheck: every(service.settings.recheck),
             open: service.metrics.stream(method.name),
             service: service.clone(),
-            caller,
+            caller: caller.clone(),
             method,
             address,
             place,
@@ -113,17 +165,25 @@ async fn recorded<A>(
 async fn measured<T>(
     service: &Service,
     method: &'static Method,
+    begun: Instant,
     work: impl Future<Output = Result<T, Problem>>,
 ) -> Result<T, Problem> {
-    let begun = Instant::now();
-    let patience = service.settings.patience;
-    let outcome = tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
-        let message = format!("the cluster did not answer within {} s", patience.as_secs());
-        Err(Problem { status: StatusCode::GATEWAY_TIMEOUT, ..Problem::unavailable(message) })
-    });
+    let outcome = work.await;
     let status = outcome.as_ref().err().map_or(StatusCode::OK, |problem| problem.status);
     service.metrics.called(method.name, status.as_u16(), begun.elapsed());
     outcome
+}
+
+/// Waits for the cluster as long as a call may.
+async fn patiently<T>(
+    service: &Service,
+    work: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    let patience = service.settings.patience;
+    tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
+        let message = format!("the cluster did not answer within {} s", patience.as_secs());
+        Err(Problem { status: StatusCode::GATEWAY_TIMEOUT, ..Problem::unavailable(message) })
+    })
 }
 
 /// What a request is about.

@@ -1,12 +1,19 @@
-//! The methods over gRPC.
+//! The methods over gRPC. [`admit`] runs before a message is read; the generated code then decodes the message and calls
+//! [`unary`] or [`stream`].
 
 use std::future::Future;
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::extract::State;
+use axum::middleware::Next;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use tonic::{Request, Response, Status};
+use http_body_util::BodyExt as _;
+use tonic::{Extensions, Request, Response, Status};
 
-use crate::call;
+use crate::adapters::METHODS;
+use crate::body::{Bounded, MAX_BODY};
+use crate::call::{self, Admitted};
 use crate::contract::{Addressed, Answer, Method};
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -15,6 +22,43 @@ use crate::spans;
 
 /// The service as tonic calls it.
 pub struct Adapter(pub Arc<Service>);
+
+/// The most bytes of a message's frame beside the message.
+const FRAME: usize = 5;
+
+/// Admits a call by its headers; only then does anything read its body.
+pub async fn admit(
+    State(service): State<Arc<Service>>,
+    mut request: axum::extract::Request,
+    next: Next,
+) -> axum::response::Response {
+    let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+    // What is not a method is answered as such, and reads nothing.
+    let Some(method) = METHODS.iter().find(|method| method.name == name) else {
+        return next.run(request).await;
+    };
+    let admitted = match call::admit(&service, method, request.headers()).await {
+        Ok(admitted) => admitted,
+        Err(problem) => {
+            let span = spans::grpc(method, request.headers());
+            let refused = spans::answer(span, std::future::ready(Err::<(), _>(problem))).await;
+            let status = refused.err().map_or_else(|| Status::internal(""), |problem| problem.grpc());
+            return status.into_http();
+        }
+    };
+    let share = admitted.share.clone();
+    request.extensions_mut().insert(admitted);
+    let bounded = |body| {
+        let body = Bounded::new(body, share, MAX_BODY + FRAME);
+        Body::new(body.map_err(|problem| problem.grpc()))
+    };
+    next.run(request.map(bounded)).await
+}
+
+/// What [`admit`] found out about a call.
+fn admitted(extensions: &mut Extensions) -> Result<Admitted, Problem> {
+    extensions.remove().ok_or_else(|| Problem::unauthenticated("the call was not admitted"))
+}
 
 /// The items of a stream.
 pub type Items<M> = BoxStream<'static, Result<M, Status>>;
@@ -32,9 +76,13 @@ where
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<A, Problem>>,
 {
-    let (metadata, _, message) = request.into_parts();
+    let (metadata, mut extensions, message) = request.into_parts();
     let span = spans::grpc(method, metadata.as_ref());
-    let answer = spans::answer(span, call::unary(service, method, metadata.as_ref(), message, run)).await;
+    let answer = spans::answer(span, async {
+        let admitted = admitted(&mut extensions)?;
+        call::unary(service, method, admitted, message, run).await
+    })
+    .await;
     answer.map(|answer| Response::new(answer.message())).map_err(|problem| problem.grpc())
 }
 
@@ -52,9 +100,13 @@ where
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<S, Problem>>,
 {
-    let (metadata, _, message) = request.into_parts();
+    let (metadata, mut extensions, message) = request.into_parts();
     let span = spans::grpc(method, metadata.as_ref());
-    let items = spans::answer(span, call::stream(service, method, metadata.as_ref(), message, run)).await;
+    let items = spans::answer(span, async {
+        let admitted = admitted(&mut extensions)?;
+        call::stream(service, method, admitted, message, run).await
+    })
+    .await;
     let items = items.map_err(|problem| problem.grpc())?;
     let items = items.map(|item| item.map(Answer::message).map_err(|problem| problem.grpc()));
     Ok(Response::new(items.boxed()))

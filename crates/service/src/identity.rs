@@ -29,8 +29,9 @@ pub const KNOWN_FOR: Duration = Duration::from_secs(10);
 const UNKNOWN_FOR: Duration = Duration::from_secs(2);
 /// The most tokens remembered.
 const MOST_TOKENS: usize = 4096;
-/// The most reviews in progress, so that guesses do not flood the cluster.
+/// The most reviews in progress, so that guesses do not flood the cluster, and the most requests that wait for one.
 const REVIEWS: usize = 32;
+const WAITING: usize = 1024;
 /// The longest token: larger ones are not reviewed.
 const LONGEST_TOKEN: usize = 16 << 10;
 
@@ -74,6 +75,7 @@ pub struct Identity {
     audiences: Vec<String>,
     known: Mutex<Known>,
     reviews: Semaphore,
+    waiting: Semaphore,
 }
 
 #[derive(Default)]
@@ -86,7 +88,8 @@ struct Known {
 impl Identity {
     /// Creates it from two clients: one as the service's own account, one without credentials.
     pub fn new(reviewer: Client, nobody: Client, audiences: Vec<String>) -> Self {
-        Self { reviewer, nobody, audiences, known: Mutex::default(), reviews: Semaphore::new(REVIEWS) }
+        let (reviews, waiting) = (Semaphore::new(REVIEWS), Semaphore::new(WAITING));
+        Self { reviewer, nobody, audiences, known: Mutex::default(), reviews, waiting }
     }
 
     /// Returns the caller of a request.
@@ -118,11 +121,17 @@ impl Identity {
             || Problem::unauthenticated("the bearer token is invalid, expired or meant for another audience");
         let token = bearer(authorization).filter(|token| token.len() <= LONGEST_TOKEN).ok_or_else(refused)?;
         let digest: Digest = Sha256::digest(token).into();
-        if let Some(answer) = self.recall(&digest) {
-            return answer.ok_or_else(refused);
+        let caller = match self.recall(&digest) {
+            Some(answer) => answer,
+            None => {
+                let caller = self.review(token, authorization).await?;
+                self.remember(digest, caller.clone());
+                caller
+            }
+        };
+        if caller.is_some() {
+            operation::is_authenticated();
         }
-        let caller = self.review(token, authorization).await?;
-        self.remember(digest, caller.clone());
         caller.ok_or_else(refused)
     }
 
@@ -150,6 +159,10 @@ impl Identity {
     }
 
     async fn review(&self, token: &str, authorization: &HeaderValue) -> Result<Option<Arc<Caller>>, Problem> {
+        let _place = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| Problem::unavailable("too many tokens wait to be checked"))?;
         let _turn = self.reviews.acquire().await;
         let review = TokenReview {
             spec: TokenReviewSpec {

@@ -33,6 +33,7 @@ mod store;
 mod access;
 mod attachment;
 mod audit;
+mod body;
 mod identity;
 mod interval;
 mod limits;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use connections::Slot;
 use http::{HeaderName, HeaderValue, Response};
 
 /// The header of an answer with the id of its request.
@@ -23,6 +24,8 @@ pub struct Operation {
     pub id: String,
     /// The client's address, if it came over a connection.
     pub address: Option<SocketAddr>,
+    /// The connection that it came over.
+    slot: Option<Arc<Slot>>,
     subjects: Mutex<Vec<Subject>>,
 }
 
@@ -38,10 +41,10 @@ pub struct Subject {
 }
 
 impl Operation {
-    /// Creates it for a request from an address.
-    pub fn new(address: Option<SocketAddr>) -> Arc<Self> {
+    /// Creates it for a request from an address, over a connection.
+    pub fn new(address: Option<SocketAddr>, slot: Option<Arc<Slot>>) -> Arc<Self> {
         let id = uuid::Uuid::new_v4().to_string();
-        Arc::new(Self { id, address, subjects: Mutex::default() })
+        Arc::new(Self { id, address, slot, subjects: Mutex::default() })
     }
 
     /// Runs what answers the request, and puts the id into the answer.
@@ -68,6 +71,13 @@ pub fn current() -> Option<Arc<Operation>> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
+/// Notes that the present request's caller is known: its connection then makes no room for those of others.
+pub fn is_authenticated() {
+    if let Some(slot) = current().as_ref().and_then(|operation| operation.slot.as_ref()) {
+        slot.keep();
+    }
+}
+
 /// Notes what the present request is about.
 pub fn about(resource: &'static str, name: &str, outcome: Option<(u16, String)>) {
     let Some(operation) = current() else { return };
@@ -84,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn what_runs_for_a_request_finds_it_and_the_answer_has_its_id() {
         assert!(current().is_none());
-        let operation = Operation::new(None);
+        let operation = Operation::new(None, None);
         let work = async {
             about("mpijobs", "a", None);
             Ok::<_, ()>(Response::new(current().unwrap().id.clone()))

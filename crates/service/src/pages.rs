@@ -25,7 +25,9 @@ use crate::{adapters, browser, dashboard, grpc, page, signin};
 /// # Errors
 /// If the contract's descriptors cannot be read.
 pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server::Error> {
-    let training = TrainingServer::new(grpc::Adapter(service.clone()));
+    let training = Router::new()
+        .route_service("/training.v1.Training/{method}", TrainingServer::new(grpc::Adapter(service.clone())))
+        .route_layer(middleware::from_fn_with_state(service.clone(), grpc::admit));
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()?;
@@ -53,7 +55,7 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         .route("/readyz", get(move || readyz(readiness.clone())))
         .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
         .route("/docs", get(|| async { page::of(StatusCode::OK, DOCS.to_owned()) }))
-        .route_service("/training.v1.Training/{method}", training)
+        .merge(training)
         .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
         .route_service("/grpc.reflection.v1alpha.ServerReflection/{method}", early_reflection)
         .route_service("/grpc.health.v1.Health/{method}", health)

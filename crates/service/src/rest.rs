@@ -1,18 +1,18 @@
 //! The methods over REST: from path, query and body to a request, from an answer to JSON.
 //!
-//! Nothing that a client sends is trusted: the body is bounded, every name and value is read by the types of the
-//! contract, and what does not fit is a problem that names the field.
+//! Nothing that a client sends is trusted: the body is read only once the caller is known, it is bounded, every name and
+//! value is read by the types of the contract, and what does not fit is a problem that names the field.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
+use connections::{Share, containers};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use jobs::mistyped::{Mistyped, typed};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use tokio::time::Interval;
 
 use crate::attachment;
+use crate::body::{self, Bounded, MAX_BODY};
 use crate::call;
 use crate::contract::{Addressed, Answer, ArtifactChunk, Field, FieldKind, Method};
 use crate::identity::Caller;
@@ -28,10 +29,9 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::spans;
 
-/// The largest body: larger than the largest manifest.
-const MAX_BODY: usize = 4 << 20;
-/// How long a body may take to arrive.
-const BODY_WITHIN: Duration = Duration::from_secs(20);
+/// The most objects and lists in a body, and what each of them takes in memory once it is parsed.
+const MOST_CONTAINERS: usize = 50_000;
+const CONTAINER_BYTES: usize = 640;
 /// The most bytes of a stream that are sent at once.
 const CHUNK: usize = 32 << 10;
 /// The content type of problems (RFC 9457).
@@ -51,15 +51,18 @@ pub async fn unary<Q, M, A, F, R>(
     run: F,
 ) -> Response<Body>
 where
-    Q: Addressed + DeserializeOwned,
+    Q: Addressed + DeserializeOwned + Send + 'static,
     A: Answer<M>,
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<A, Problem>>,
 {
     let span = spans::rest(method, request.headers());
     let answered = async {
-        let (headers, message) = read(method, request).await?;
-        call::unary(service, method, &headers, message, run).await
+        let (parts, body) = request.into_parts();
+        let admitted = call::admit(service, method, &parts.headers).await?;
+        let message = read(method, parts, body, admitted.share.clone());
+        let message = call::read(service, method, &admitted, message).await?;
+        call::unary(service, method, admitted, message, run).await
     };
     match spans::answer(span, answered).await {
         Ok(answer) => respond(StatusCode::OK, answer.content_type(), answer.json().into()),
@@ -75,7 +78,7 @@ pub async fn stream<Q, M: 'static, A, F, R>(
     run: F,
 ) -> Response<Body>
 where
-    Q: Addressed + DeserializeOwned,
+    Q: Addressed + DeserializeOwned + Send + 'static,
     A: Answer<M>,
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<BoxStream<'static, Result<A, Problem>>, Problem>>,
@@ -86,8 +89,11 @@ where
     };
     let span = spans::rest(method, request.headers());
     let answered = async {
-        let (headers, message) = read(method, request).await?;
-        call::stream(service, method, &headers, message, run).await
+        let (parts, body) = request.into_parts();
+        let admitted = call::admit(service, method, &parts.headers).await?;
+        let message = read(method, parts, body, admitted.share.clone());
+        let message = call::read(service, method, &admitted, message).await?;
+        call::stream(service, method, admitted, message, run).await
     };
     match spans::answer(span, answered).await {
         Ok(items) => {
@@ -106,14 +112,17 @@ pub async fn file<Q, F, R>(
     run: F,
 ) -> Response<Body>
 where
-    Q: Addressed + DeserializeOwned,
+    Q: Addressed + DeserializeOwned + Send + 'static,
     F: FnOnce(Arc<Service>, Arc<Caller>, Q) -> R,
     R: Future<Output = Result<BoxStream<'static, Result<ArtifactChunk, Problem>>, Problem>>,
 {
     let span = spans::rest(method, request.headers());
     let answered = async {
-        let (headers, message) = read(method, request).await?;
-        let mut chunks = call::stream(service, method, &headers, message, run).await?;
+        let (parts, body) = request.into_parts();
+        let admitted = call::admit(service, method, &parts.headers).await?;
+        let message = read(method, parts, body, admitted.share.clone());
+        let message = call::read(service, method, &admitted, message).await?;
+        let mut chunks = call::stream(service, method, admitted, message, run).await?;
         let head = chunks.next().await.unwrap_or_else(|| Ok(ArtifactChunk::default()))?;
         Ok((head, chunks))
     };
@@ -154,43 +163,82 @@ pub fn refuse(problem: &Problem) -> Response<Body> {
     response
 }
 
-/// Reads a request's message from its path, query, headers and body.
-async fn read<Q: DeserializeOwned>(method: &Method, request: Request) -> Result<(HeaderMap, Q), Problem> {
-    let (parts, body) = request.into_parts();
-    let mut message = if method.body { object(method, &parts.headers, body).await? } else { Map::new() };
+/// Reads a request's message from its path, query, headers and body. `share` is the caller's memory for it.
+async fn read<Q: DeserializeOwned + Send + 'static>(
+    method: &'static Method,
+    parts: Parts,
+    body: Body,
+    share: Arc<Share>,
+) -> Result<Q, Problem> {
+    if !method.body {
+        return message(method, &parts, Map::new());
+    }
+    let bytes = Bounded::new(body, share.clone(), MAX_BODY).bytes().await?;
+    let form = Form::of(method, &parts.headers);
+    if matches!(form, Form::Json) {
+        let containers = containers(&bytes);
+        if containers > MOST_CONTAINERS {
+            let fault = format!("the body has more than {MOST_CONTAINERS} objects and lists");
+            let problem = Problem::usage("", fault, "send fewer at once");
+            return Err(Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..problem });
+        }
+        share.take(containers * CONTAINER_BYTES).map_err(body::exhausted)?;
+    }
+    body::parse(bytes.len(), move || message(method, &parts, object(form, bytes)?)).await
+}
+
+/// Returns the message that a body, with path, query and headers, makes.
+fn message<Q: DeserializeOwned>(
+    method: &Method,
+    parts: &Parts,
+    mut message: Map<String, Value>,
+) -> Result<Q, Problem> {
     from_query(method, parts.uri.query().unwrap_or_default(), &mut message)?;
     from_header(method, &parts.headers, IDEMPOTENCY_KEY, "idempotencyKey", &mut message)?;
     from_header(method, &parts.headers, LAST_EVENT_ID, "lastEventId", &mut message)?;
     from_header(method, &parts.headers, LAST_EVENT_ID, "cursor", &mut message)?;
     from_path(method, parts.uri.path(), &mut message)?;
     message.retain(|_, value| !value.is_null());
-    let message = typed(Value::Object(message)).map_err(|Mistyped { path, fault, fix }| {
+    typed(Value::Object(message)).map_err(|Mistyped { path, fault, fix }| {
         let fix = if fix.is_empty() { DOCS.to_owned() } else { fix };
         Problem::usage(&path, fault, fix)
-    })?;
-    Ok((parts.headers, message))
+    })
+}
+
+/// The form of a body.
+enum Form {
+    Json,
+    /// A manifest as it is.
+    Yaml,
+    Other(String),
+}
+
+impl Form {
+    fn of(method: &Method, headers: &HeaderMap) -> Self {
+        let content_type =
+            headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let takes_manifest = method.fields.iter().any(|field| field.name == "manifest");
+        match essence.as_str() {
+            "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" if takes_manifest => {
+                Self::Yaml
+            }
+            "" | "application/json" => Self::Json,
+            _ => Self::Other(essence),
+        }
+    }
 }
 
 /// Reads a body: a JSON object, or a manifest as it is.
-async fn object(method: &Method, headers: &HeaderMap, body: Body) -> Result<Map<String, Value>, Problem> {
-    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, MAX_BODY).collect()).await;
-    let late = |_| Problem {
-        status: StatusCode::REQUEST_TIMEOUT,
-        ..Problem::usage("", "the body did not arrive in time", "")
-    };
-    let bytes = collected.map_err(late)?.map_err(|error| unread(&*error))?.to_bytes();
-    let content_type =
-        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let takes_manifest = method.fields.iter().any(|field| field.name == "manifest");
-    match essence.as_str() {
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" if takes_manifest => {
+fn object(form: Form, bytes: Bytes) -> Result<Map<String, Value>, Problem> {
+    match form {
+        Form::Yaml => {
             let text = String::from_utf8(bytes.into())
                 .map_err(|_| Problem::usage("manifest", "is not UTF-8", "send text in UTF-8"))?;
             Ok(Map::from_iter([("manifest".to_owned(), Value::String(text))]))
         }
         _ if bytes.iter().all(u8::is_ascii_whitespace) => Ok(Map::new()),
-        "" | "application/json" => match serde_json::from_slice(&bytes) {
+        Form::Json => match serde_json::from_slice(&bytes) {
             Ok(Value::Object(object)) => Ok(object),
             Ok(_) => Err(Problem::usage("", "the body is not a JSON object", "send an object, {…}")),
             Err(error) => {
@@ -198,21 +246,12 @@ async fn object(method: &Method, headers: &HeaderMap, body: Body) -> Result<Map<
                 Err(Problem::usage("", fault, "send a JSON object"))
             }
         },
-        _ => {
+        Form::Other(essence) => {
             let fault = format!("the content type \"{}\" is not supported", essence.escape_debug());
             let problem = Problem::usage("", fault, "send application/json");
             Err(Problem { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, ..problem })
         }
     }
-}
-
-fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Problem {
-    if error.downcast_ref::<LengthLimitError>().is_some() {
-        let fault = format!("the body is larger than {} MiB", MAX_BODY >> 20);
-        let problem = Problem::usage("", fault, "send a smaller one");
-        return Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..problem };
-    }
-    Problem::usage("", format!("the body cannot be read: {error}"), "send it again")
 }
 
 fn from_query(method: &Method, query: &str, message: &mut Map<String, Value>) -> Result<(), Problem> {

@@ -25,9 +25,6 @@ use crate::operation::Operation;
 use crate::pages;
 use crate::service::Service;
 
-/// The most connections, and the most of one peer: a proxy may bring those of many people.
-const CONNECTIONS: usize = 4096;
-const CONNECTIONS_OF_PEER: usize = 2048;
 /// How long a client may take for the handshake and its first request's head, and for the head of each request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of HTTP/2 pings, and how long the peer may take to answer one.
@@ -36,6 +33,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most concurrent requests on an HTTP/2 connection, and the most bytes of a request's head.
 const MAX_STREAMS: u32 = 128;
 const MAX_HEAD: u32 = 32 << 10;
+/// How much of a request's body, and of those of a connection, is taken in before anything reads it.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
 /// How much of a stream may be on its way to a client that does not read.
 const SEND_BUFFER: usize = 128 << 10;
 /// How long accepting pauses after an error such as too many open files.
@@ -62,7 +62,8 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let router = pages::router(&service)?;
-    let slots = Slots::new(CONNECTIONS, CONNECTIONS_OF_PEER);
+    let slots = Slots::new(service.settings.connections, service.settings.connections_of_peer);
+    let stranger = service.settings.stranger;
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -77,7 +78,7 @@ pub async fn serve(
                 continue;
             }
         };
-        let Some(slot) = slots.take(address.ip()) else {
+        let Some(slot) = slots.take(address.ip()).map(Arc::new) else {
             tracing::debug!(%address, "no room for a connection");
             continue;
         };
@@ -91,7 +92,7 @@ pub async fn serve(
                     Ok(Ok(stream)) => {
                         let is_verified = stream.get_ref().1.peer_certificates().is_some();
                         let peer = Peer { address, is_verified };
-                        converse(stream, (peer, &slot), router, stop, deadline).await;
+                        converse(stream, (peer, &slot), router, stop, (deadline, stranger)).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake timed out"),
@@ -100,7 +101,7 @@ pub async fn serve(
             tokio::select! {
                 () = conversation => {}
                 () = slot.displaced() => {
-                    tracing::debug!(%address, "closed a silent connection to make room for another");
+                    tracing::debug!(%address, "closed a stranger's connection to make room for another");
                 }
             }
         });
@@ -110,22 +111,23 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves requests on a connection; the first must have come by `deadline`.
+/// Serves requests on a connection; the first must have come by `deadline`, and one of a known caller within `stranger`.
 async fn converse<S>(
     stream: S,
-    (peer, slot): (Peer, &Slot),
+    (peer, slot): (Peer, &Arc<Slot>),
     router: Router,
     stop: CancellationToken,
-    deadline: Instant,
+    (deadline, stranger): (Instant, Duration),
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(Notify::new());
-    let asking = asked.clone();
+    let (asking, used) = (asked.clone(), slot.clone());
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         asking.notify_one();
         request.extensions_mut().insert(peer);
-        Operation::new(Some(peer.address)).answer(router.clone().oneshot(request.map(Body::new)))
+        let operation = Operation::new(Some(peer.address), Some(used.clone()));
+        operation.answer(router.clone().oneshot(request.map(Body::new)))
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -139,21 +141,34 @@ async fn converse<S>(
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(MAX_HEAD);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     let (mut was_asked, mut ends) = (false, false);
+    let mut known_by = Instant::now() + stranger;
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
             () = asked.notified(), if !was_asked => {
                 was_asked = true;
-                slot.keep();
             }
             () = stop.cancelled(), if !ends => {
                 connection.as_mut().graceful_shutdown();
                 ends = true;
+            }
+            () = tokio::time::sleep_until(known_by), if !slot.is_kept() => {
+                if slot.is_kept() {
+                    continue;
+                }
+                if ends {
+                    return tracing::debug!("closed a stranger's connection");
+                }
+                // What is in progress is still answered.
+                connection.as_mut().graceful_shutdown();
+                (known_by, ends) = (Instant::now() + HEAD_TIMEOUT, true);
             }
             () = tokio::time::sleep_until(deadline), if !was_asked => {
                 return tracing::debug!("closed a connection without a request");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use connections::Budget;
 use controller_runtime::supervision::{Health, supervise};
 use jobs::availability::Snapshot;
 use kube::Client;
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::board::Board;
+use crate::body;
 use crate::collector::Collector;
 use crate::identity::{Caller, Identity};
 use crate::ledger::Ledger;
@@ -26,6 +28,7 @@ use crate::rooms::Rooms;
 use crate::samples::{self, Samples};
 use crate::searches::Searches;
 use crate::session::Sessions;
+use crate::signin;
 use crate::store::{Keep, Kept};
 use crate::upkeep;
 use crate::watch::{Listeners, Watches};
@@ -42,6 +45,13 @@ pub struct Settings {
     pub burst: u32,
     /// Open streams of one user.
     pub streams: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Connections of one address at a time; a proxy may bring those of many people.
+    pub connections_of_peer: usize,
+    /// How long a connection may be open without a request of a known caller: as long as a browser takes to load a page, and
+    /// a person to sign in.
+    pub stranger: Duration,
     /// Whether to believe a proxy on this machine that passes on its users' tokens. Proxies with a client certificate
     /// of the authority that TLS is set up with are believed anyway.
     pub trusts_loopback: bool,
@@ -76,6 +86,9 @@ impl Default for Settings {
             rate: 100,
             burst: 400,
             streams: 50,
+            connections: 4096,
+            connections_of_peer: 2048,
+            stranger: Duration::from_secs(60),
             trusts_loopback: false,
             origins: Vec::new(),
             frame_ancestors: Vec::new(),
@@ -144,6 +157,10 @@ pub struct Service {
     pub(crate) identity: Identity,
     pub(crate) access: Access,
     pub(crate) limits: Arc<Limits>,
+    /// The memory for what callers send.
+    pub(crate) memory: Arc<Budget>,
+    /// The memory for the forms of those who sign in.
+    pub(crate) forms: Arc<Budget>,
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
     pub(crate) board: Arc<Board>,
@@ -181,6 +198,8 @@ impl Service {
             access: Access::new(own.clone()),
             sessions: Sessions::default(),
             limits: Arc::new(Limits::new(settings.rate, settings.burst, settings.streams)),
+            memory: Budget::new(body::MEMORY, body::MEMORY_OF_CALLER),
+            forms: Budget::new(signin::MEMORY, signin::MEMORY_OF_ADDRESS),
             metrics: Metrics::default(),
             watches,
             samples,

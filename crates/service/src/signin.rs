@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use http::{HeaderValue, Method, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
 use serde_json::json;
 
-use crate::browser::{self, bearer, is_own_page, no_cookie};
+use crate::body::Bounded;
+use crate::browser::{self, Peer, bearer, is_own_page, no_cookie};
 use crate::page::{self, escape};
 use crate::problem::Problem;
 use crate::rest::{decoded, refuse, respond};
@@ -17,6 +17,9 @@ use crate::session::{SESSION, Session};
 
 /// The largest form: a token, and where to go.
 const MAX_FORM: usize = 32 << 10;
+/// The memory for forms: of all addresses, and of each. Their senders are not known yet.
+pub const MEMORY: usize = 8 << 20;
+pub const MEMORY_OF_ADDRESS: usize = 1 << 20;
 /// The longest address to go to after signing in.
 const LONGEST_NEXT: usize = 2048;
 
@@ -80,9 +83,11 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
     if !is_own_page(service, &parts) {
         return Ok(form(&Sent::default(), "The form came from another page. Try again here."));
     }
-    let form_body = Limited::new(body, MAX_FORM).collect().await;
-    let form_body = form_body.map_err(|_| Problem::usage("", "the form cannot be read", "send it again"))?;
-    let sent = Sent::read(&String::from_utf8_lossy(&form_body.to_bytes()))?;
+    let peer = parts.extensions.get::<Peer>();
+    let address = peer.map(|peer| peer.address.ip().to_canonical().to_string()).unwrap_or_default();
+    let share = Arc::new(service.forms.share(address));
+    let form_body = Bounded::new(body, share, MAX_FORM).bytes().await?;
+    let sent = Sent::read(&String::from_utf8_lossy(&form_body))?;
     match bearer(sent.token.trim().as_bytes()) {
         Some(authorization) => begin(service, &sent, &authorization).await,
         None => Ok(form(&sent, "This is not a token.")),

@@ -1,12 +1,18 @@
 //! Hostile and broken input: every answer says what is wrong, none is a server error.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use service::METHODS;
+use service::{METHODS, Settings};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
 
-use crate::stage::{ADMIN, Channel, JANE, Stage, request, rest_of};
+use crate::stage::{ADMIN, Channel, JANE, PATIENCE, Stage, VERA, request, rest_of};
 
 const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
 
@@ -246,4 +252,94 @@ async fn wrong_messages_of_every_method_over_grpc_are_refused_and_break_nothing(
         }
     }
     assert_eq!(stage.get("/api/v1/me", JANE).await.status, 200);
+}
+
+/// Sends the head of a request whose body never comes; returns the beginning of the response.
+async fn without_body(stage: &Stage, head: &str) -> String {
+    let mut stream = stage.connect(b"http/1.1").await;
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let read = tokio::time::timeout(PATIENCE / 3, stream.read(&mut answer)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&answer[..read]).into_owned()
+}
+
+#[tokio::test]
+async fn a_strangers_request_is_refused_before_its_body_is_read() {
+    let stage = Stage::new().await;
+    for (path, token) in
+        [(JOBS, ""), (JOBS, "authorization: Bearer wrong\r\n"), ("/api/v1/audit/admissions", "")]
+    {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             {token}content-length: 4000000\r\n\r\n"
+        );
+        let answer = without_body(&stage, &head).await;
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_strangers_call_over_grpc_is_refused_before_its_message_is_read() {
+    let stage = Stage::new().await;
+    let mut channel = stage.channel().await;
+    let endless = futures::stream::pending::<Result<http_body::Frame<Bytes>, std::convert::Infallible>>();
+    let request = Request::post(format!("{}training.v1.Training/CreateJob", stage.origin()))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(tonic::body::Body::new(http_body_util::StreamBody::new(endless)))
+        .unwrap();
+    let channel = tower::ServiceExt::ready(&mut channel).await.unwrap();
+    let reply = tokio::time::timeout(PATIENCE / 3, tower::Service::call(channel, request)).await;
+    let reply = reply.unwrap().unwrap();
+    assert_eq!(reply.headers()["grpc-status"], "16", "{:?}", reply.headers());
+}
+
+#[tokio::test]
+async fn a_body_of_many_small_objects_is_refused_before_it_is_parsed() {
+    let stage = Stage::new().await;
+    let body = format!("{{\"manifest\":[{}]}}", vec!["{\"\":0}"; 100_000].join(","));
+    let mut sent = request("POST", JOBS, JANE, None);
+    *sent.body_mut() = Full::new(body.into());
+    let refused = stage.send(sent).await;
+    assert_eq!(refused.status, 413, "{}", refused.text);
+}
+
+/// A connection over which nothing but what a test sends goes, kept open.
+async fn kept(stage: &Stage, path: &str, token: &str) -> (u16, SendRequest<Full<Bytes>>, JoinHandle<()>) {
+    let stream = TokioIo::new(stage.connect(b"http/1.1").await);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let reply = sender.send_request(request("GET", path, token, None)).await.unwrap();
+    let status = reply.status().as_u16();
+    reply.into_body().collect().await.unwrap();
+    (status, sender, connection)
+}
+
+#[tokio::test]
+async fn connections_of_strangers_give_way_and_those_of_known_callers_stay() {
+    let limits = Settings { connections: 8, connections_of_peer: 4, ..Settings::default() };
+    let stage = Stage::with(limits).await;
+    let (status, mut known, _) = kept(&stage, "/api/v1/me", JANE).await;
+    assert_eq!(status, 200);
+    let mut strangers = Vec::new();
+    for path in ["/healthz", "/", "/api/v1/me", "/openapi.json", "/healthz", "/docs", "/healthz", "/healthz"]
+    {
+        strangers.push(kept(&stage, path, "").await);
+    }
+    known.ready().await.unwrap();
+    let reply = known.send_request(request("GET", "/api/v1/me", JANE, None)).await.unwrap();
+    assert_eq!(reply.status(), 200, "the connection of a known caller is as it was");
+    assert_eq!(stage.get("/api/v1/me", VERA).await.status, 200, "others still come in");
+}
+
+#[tokio::test]
+async fn a_strangers_connection_ends_although_it_is_used() {
+    let stage = Stage::with(Settings { stranger: Duration::from_millis(300), ..Settings::default() }).await;
+    let (_, mut known, _) = kept(&stage, "/api/v1/me", JANE).await;
+    let (_, sender, ended) = kept(&stage, "/healthz", "").await;
+    tokio::time::timeout(PATIENCE, ended).await.unwrap().unwrap();
+    drop(sender);
+    known.ready().await.unwrap();
+    let reply = known.send_request(request("GET", "/api/v1/me", JANE, None)).await.unwrap();
+    assert_eq!(reply.status(), 200);
 }

@@ -255,7 +255,8 @@ impl Stage {
         self.requests.lock().unwrap().clone()
     }
 
-    async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
+    /// Opens a connection.
+    pub async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
         connect(self.address, &self.roots, protocol).await.unwrap()
     }
 

@@ -1,0 +1,183 @@
+//! Bodies of requests: read for known callers only, within a time and a budget of memory, and interpreted away from the
+//! runtime if they are large.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use connections::{Exhausted, Share};
+use http::StatusCode;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
+use tokio::time::Sleep;
+
+use crate::problem::Problem;
+
+/// The memory for what callers send: of all of them, and of each. It includes an estimate of what a message takes once it
+/// is parsed.
+pub const MEMORY: usize = 256 << 20;
+pub const MEMORY_OF_CALLER: usize = 64 << 20;
+/// The largest body: larger than the largest manifest.
+pub const MAX_BODY: usize = 4 << 20;
+/// How long a body may take to arrive.
+const WITHIN: Duration = Duration::from_secs(20);
+/// The largest text that is parsed on the runtime: that takes less than a millisecond.
+const PARSED_AT_ONCE: usize = 64 << 10;
+/// The maximum number of texts that are parsed away from the runtime at a time.
+const WORKERS: usize = 2;
+
+static WORKING: Semaphore = Semaphore::const_new(WORKERS);
+
+/// A body that holds memory of its caller's share while it is read, and that ends with a [`Problem`] if it has too much or
+/// takes too long.
+pub struct Bounded {
+    inner: Body,
+    share: Arc<Share>,
+    left: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Bounded {
+    /// Bounds a body from now on.
+    pub fn new(inner: Body, share: Arc<Share>, most: usize) -> Self {
+        Self { inner, share, left: most, deadline: Box::pin(tokio::time::sleep(WITHIN)) }
+    }
+
+    /// Reads the whole body.
+    ///
+    /// # Errors
+    /// 408, 413, 429 or 503 if it is beyond a bound, 400 if it cannot be read.
+    pub async fn bytes(self) -> Result<Bytes, Problem> {
+        self.collect().await.map(|collected| collected.to_bytes())
+    }
+
+    fn admit(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(too_large)?;
+        self.share.take(bytes).map_err(exhausted)
+    }
+}
+
+impl http_body::Body for Bounded {
+    type Data = Bytes;
+    type Error = Problem;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
+        if self.deadline.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(late())));
+        }
+        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(context)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => {
+                let fault = format!("the body cannot be read: {error}");
+                return Poll::Ready(Some(Err(Problem::usage("", fault, "send it again"))));
+            }
+            Some(Ok(frame)) => frame,
+        };
+        let admitted = frame.data_ref().map_or(Ok(()), |data| {
+            let bytes = data.len();
+            self.admit(bytes)
+        });
+        Poll::Ready(Some(admitted.map(|()| frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+fn late() -> Problem {
+    Problem {
+        status: StatusCode::REQUEST_TIMEOUT,
+        ..Problem::usage("", "the body did not arrive in time", "")
+    }
+}
+
+fn too_large() -> Problem {
+    let fault = format!("the body is larger than {} MiB", MAX_BODY >> 20);
+    Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..Problem::usage("", fault, "send a smaller one") }
+}
+
+/// The problem of a caller whose requests do not fit into memory now.
+pub fn exhausted(which: Exhausted) -> Problem {
+    match which {
+        Exhausted::Client => {
+            let message = "the caller's requests in progress are too large together";
+            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+                .hint("send large requests one after another");
+            problem.retry_after_seconds = 1;
+            problem
+        }
+        Exhausted::Total => Problem::unavailable("the service has no memory for another request now"),
+    }
+}
+
+/// Parses a text: away from the runtime if it is large.
+///
+/// # Errors
+/// Those of `parse`, or 503 if it cannot be run.
+pub async fn parse<T, F>(size: usize, parse: F) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, Problem> + Send + 'static,
+{
+    if size <= PARSED_AT_ONCE { parse() } else { apart(parse).await }
+}
+
+/// Runs something that takes long away from the runtime, and not many at a time.
+///
+/// # Errors
+/// Those of `work`, or 503 if it cannot be run.
+pub async fn apart<T, F>(work: F) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, Problem> + Send + 'static,
+{
+    let _turn = WORKING.acquire().await;
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Problem::unavailable("the request cannot be read now")))
+}
+
+#[cfg(test)]
+mod tests {
+    use connections::Budget;
+
+    use super::*;
+
+    fn of(bytes: usize, share: &Arc<Share>) -> Bounded {
+        Bounded::new(Body::from(vec![b' '; bytes]), share.clone(), MAX_BODY)
+    }
+
+    #[tokio::test]
+    async fn bodies_in_progress_hold_no_more_memory_than_there_is() {
+        let budget = Budget::new(10 << 20, 6 << 20);
+        let share = |user: &str| Arc::new(budget.share(user));
+        let (first, second, other) = (share("jane"), share("jane"), share("joe"));
+        assert!(of(4 << 20, &first).bytes().await.is_ok());
+        assert_eq!(of(4 << 20, &second).bytes().await.unwrap_err().status, 429);
+        assert!(of(4 << 20, &other).bytes().await.is_ok());
+        assert_eq!(of(4 << 20, &share("vera")).bytes().await.unwrap_err().status, 503);
+        drop(first);
+        assert!(of(4 << 20, &share("vera")).bytes().await.is_ok());
+        assert_eq!(of(MAX_BODY + 1, &share("vera")).bytes().await.unwrap_err().status, 413);
+    }
+
+    #[tokio::test]
+    async fn what_is_parsed_apart_leaves_the_runtime_to_others() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // It ends only if this task goes on meanwhile.
+        let parsed = parse(PARSED_AT_ONCE + 1, move || Ok(receiver.recv().is_ok()));
+        let (parsed, sent) = tokio::join!(parsed, async { sender.send(()).is_ok() });
+        assert!(parsed.unwrap() && sent);
+    }
+}
