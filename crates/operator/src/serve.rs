@@ -1,7 +1,9 @@
 //! A small HTTP server: bounded connections, bounded times, optional TLS. A function computes the answers.
 //!
 //! A connection has [`HEAD_TIMEOUT`] from its acceptance to its first complete request head, through TLS and
-//! whatever protocol it uses, and [`IDLE_TIMEOUT`] between requests.
+//! whatever protocol it uses, and [`IDLE_TIMEOUT`] between requests. When there is no room for another, the connection that
+//! was idle for longest gives way, unless its client has shown a certificate that was verified: whoever can reach the port
+//! can send requests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -35,8 +37,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 /// The interval of HTTP/2 pings, and how long the peer may take to answer one.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of a request's body, and of those of a connection, is taken in before anything reads it.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
 /// The most concurrent requests on an HTTP/2 connection, and the most bytes of a request's head.
-const MAX_STREAMS: u32 = 128;
+const MAX_STREAMS: u32 = 8;
 const MAX_HEAD: u32 = 16 << 10;
 /// How long an answer may take: the API server gives a webhook 10 s, a scraper 10 s by default.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -108,7 +113,7 @@ where
                     tokio::select! {
                         () = converse(stream, tls, answer, stop, slot.clone()) => {}
                         () = slot.displaced() => {
-                            tracing::debug!(%peer, "closed a silent connection to make room for another");
+                            tracing::debug!(%peer, "closed an idle connection to make room for another");
                         }
                     }
                 });
@@ -136,7 +141,13 @@ async fn converse<F, A>(
     let deadline = Instant::now() + HEAD_TIMEOUT;
     let Some(tls) = tls else { return exchange(stream, answer, stop, slot, deadline).await };
     match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, answer, stop, slot, deadline).await,
+        Ok(Ok(stream)) => {
+            // The handshake fails if a certificate is shown that no accepted authority has signed.
+            if stream.get_ref().1.peer_certificates().is_some() {
+                slot.keep();
+            }
+            exchange(stream, answer, stop, slot, deadline).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake timed out"),
     }
@@ -152,7 +163,7 @@ where
     let asked = Arc::new(Notify::new());
     let asking = asked.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        slot.keep();
+        slot.touch();
         request.extensions_mut().insert(Peer(slot.peer()));
         asking.notify_one();
         let answer = answer(request);
@@ -169,6 +180,8 @@ where
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEAD);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
@@ -241,5 +254,26 @@ mod tests {
         let mut answer = String::new();
         let read = tokio::time::timeout(HEAD_TIMEOUT / 2, stream.read_to_string(&mut answer)).await;
         assert!(read.is_ok() && answer.ends_with("here\n"), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn connections_of_strangers_that_have_sent_a_request_do_not_keep_others_waiting() {
+        let address = server().await;
+        let mut held = Vec::new();
+        for last in [2, 3, 4, 5] {
+            for _ in 0..MAX_OF_PEER + 8 {
+                let socket = tokio::net::TcpSocket::new_v4().unwrap();
+                socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0))).unwrap();
+                let mut stream = socket.connect(address).await.unwrap();
+                stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+                let _ = stream.read(&mut [0; 64]).await.unwrap();
+                held.push(stream);
+            }
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        let read = tokio::time::timeout(HEAD_TIMEOUT / 2, stream.read_to_string(&mut answer)).await;
+        assert!(matches!(read, Ok(Ok(_))) && answer.ends_with("here\n"), "{answer:?}");
     }
 }

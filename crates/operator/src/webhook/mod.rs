@@ -5,6 +5,7 @@
 //! `/default` fills in defaults; `/validate` refuses, warns, enforces the namespace's quota and writes the audit
 //! line. Three more paths do so for TrainJobs and their runtimes. See `docs/decisions/0005-check-jobs-at-admission.md` for when it fails open and when closed.
 
+mod body;
 mod configurations;
 mod decide;
 mod dry_run;
@@ -17,8 +18,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::TrainJob;
+use bytes::Bytes;
+use connections::Budget;
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::net::TcpListener;
@@ -31,16 +33,13 @@ pub use configurations::{
 };
 
 use crate::certificates::{Kept, Shown};
-use crate::serve::{Answer, serve, text, with_type};
+use crate::serve::{Answer, Peer, serve, text, with_type};
 use crate::vitals::Vitals;
 use quota::{Quota, QuotaDecision};
 pub use report::{Admission, Reporter, Sink, TrainingService};
 use review::{Decision, Review};
 use serde::Serialize;
 use trainjobs::Beside;
-
-/// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
-const LONGEST_REVIEW: usize = 8 << 20;
 
 /// Answers admission reviews.
 pub struct Webhook {
@@ -50,6 +49,8 @@ pub struct Webhook {
     vitals: Vitals,
     callers_are_proved: bool,
     reporter: Option<Reporter>,
+    /// The memory for reviews.
+    memory: Arc<Budget>,
 }
 
 impl Webhook {
@@ -57,7 +58,15 @@ impl Webhook {
     #[must_use]
     pub fn new(client: Client, namespace: impl Into<String>, vitals: Vitals) -> Self {
         let quota = Quota::new(client.clone(), namespace.into());
-        Self { client, beside: Beside::default(), quota, vitals, callers_are_proved: false, reporter: None }
+        Self {
+            client,
+            beside: Beside::default(),
+            quota,
+            vitals,
+            callers_are_proved: false,
+            reporter: None,
+            memory: Budget::new(body::MEMORY, body::MEMORY_OF_PEER),
+        }
     }
 
     /// Marks callers as authenticated in the audit lines: only holders of the API server's certificate can call.
@@ -86,11 +95,13 @@ impl Webhook {
         if head.method != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed\n");
         }
-        let body = match Limited::new(body, LONGEST_REVIEW).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return text(StatusCode::PAYLOAD_TOO_LARGE, format!("{error}\n")),
+        let peer = head.extensions.get::<Peer>().map(|Peer(address)| address.to_string());
+        let share = self.memory.share(peer.unwrap_or_default());
+        let body = match body::read(body, &share).await {
+            Ok(body) => body,
+            Err(refused) => return refused.answer(),
         };
-        match self.decide(question, &body).await {
+        match self.decide(question, body).await {
             Ok((uid, decision)) => {
                 let body = decision.answer(&uid).to_string().into_bytes();
                 with_type(StatusCode::OK, "application/json", body)
@@ -108,10 +119,10 @@ impl Webhook {
     }
 
     /// Reads the review that a question is about, and decides. Returns the request's UID, too.
-    async fn decide(&self, question: Question, body: &[u8]) -> Result<(String, Decision), Unanswered> {
+    async fn decide(&self, question: Question, body: Bytes) -> Result<(String, Decision), Unanswered> {
         match question {
             Question::Default | Question::Validate => {
-                let Review { request } = serde_json::from_slice(body)?;
+                let Review { request } = body::parse(body).await?;
                 let decision = match question {
                     Question::Validate => self.validate(&request).await?,
                     _ => decide::default(&request),
@@ -119,7 +130,7 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::DefaultTrainJob | Question::ValidateTrainJob => {
-                let Review::<TrainJob> { request } = serde_json::from_slice(body)?;
+                let Review::<TrainJob> { request } = body::parse(body).await?;
                 let decision = match question {
                     Question::ValidateTrainJob => self.validate_trainjob(&request).await?,
                     _ => trainjobs::default(&request, Timestamp::now()),
@@ -127,7 +138,7 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::ValidateRuntime => {
-                let Review::<trainjobs::AnyRuntime> { request } = serde_json::from_slice(body)?;
+                let Review::<trainjobs::AnyRuntime> { request } = body::parse(body).await?;
                 let decision = trainjobs::validate_runtime(&request);
                 Ok((request.uid, decision))
             }
