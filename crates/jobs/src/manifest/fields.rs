@@ -6,11 +6,14 @@
 
 use serde_json::Value;
 
+use super::MAX_FAULTS;
 use super::node::{Entry, Node, Shape};
 use super::path::field;
 use super::scalar;
 use crate::Position;
 
+/// The longest text that may be meant to be one of the known words: the time to compare grows with its length.
+const LONGEST_WORD: usize = 256;
 /// How deep the schema is searched for the right place of a misplaced field.
 const MISPLACED_DEPTH: usize = 8;
 
@@ -27,7 +30,7 @@ pub struct FieldFault {
     pub advice: Option<String>,
 }
 
-/// Returns everything in `node` that `schema` (OpenAPI v3, structural) does not allow.
+/// Returns what in `node` `schema` (OpenAPI v3, structural) does not allow; not much more than [`MAX_FAULTS`].
 pub fn check(node: &Node, schema: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     check_node(node, schema, schema, "", &mut faults);
@@ -69,6 +72,9 @@ fn check_map(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mut
     let open =
         is_true(schema, "x-kubernetes-preserve-unknown-fields") || (properties.is_none() && others.is_none());
     for entry in entries {
+        if faults.len() >= MAX_FAULTS {
+            return;
+        }
         if let Some(known) = properties.and_then(|known| known.get(&entry.key)) {
             check_node(&entry.value, known, root, &field(path, &entry.key), faults);
         } else if let Some(each) = others.filter(|each| each.is_object()) {
@@ -115,6 +121,9 @@ fn check_list(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mu
     };
     if let Some(each) = schema.get("items") {
         for (index, item) in items.iter().enumerate() {
+            if faults.len() >= MAX_FAULTS {
+                return;
+            }
             check_node(item, each, root, &format!("{path}[{index}]"), faults);
         }
     }
@@ -206,6 +215,9 @@ fn advice_for_unknown(written: &str, known: &[&str], path: &str, root: &Value) -
 
 /// Returns the word in `known` that `written` was probably meant to be.
 pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    if written.len() > LONGEST_WORD {
+        return None;
+    }
     let folded = written.to_lowercase().replace(['_', '-'], "");
     known
         .iter()

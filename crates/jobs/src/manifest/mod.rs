@@ -191,7 +191,8 @@ fn check_top(document: &Document) -> Vec<Fault> {
         document.fault(key, "unknown field", meant)
     };
     let keys = entries.iter().map(|entry| entry.key.as_str());
-    let mut faults: Vec<Fault> = keys.filter(|key| !TOP.contains(key)).map(unknown).collect();
+    let mut faults: Vec<Fault> =
+        keys.filter(|key| !TOP.contains(key)).take(MAX_FAULTS).map(unknown).collect();
     if document.node.entry("spec").is_none() && faults.is_empty() {
         faults.push(document.fault("spec", "is required", None));
     }

@@ -1,7 +1,7 @@
 //! Parses YAML text into a tree that records the position of every node.
 //!
-//! A recursive walk over the parser's events. The text is not trusted: depth, the number of nodes and the expansion of
-//! aliases are bounded. The input is text; the output is one [`Node`] for each non-empty document, or a
+//! A recursive walk over the parser's events. The text is not trusted: depth, the number of nodes, the entries of a map and
+//! the expansion of aliases are bounded, and the time is proportional to the number of nodes. The input is text; the output is one [`Node`] for each non-empty document, or a
 //! [`SyntaxError`].
 
 use std::collections::HashMap;
@@ -14,8 +14,10 @@ use crate::Position;
 
 /// The maximum nesting of maps and lists.
 const MAX_DEPTH: usize = 64;
-/// The maximum number of nodes in all documents of a text together, with aliases expanded.
+/// The maximum number of nodes in all documents of a text together, with anchors kept and aliases expanded.
 const MAX_NODES: usize = 200_000;
+/// The maximum number of entries of a map: far more than any field of a job has.
+const MAX_ENTRIES: usize = 10_000;
 
 /// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,6 +185,8 @@ impl<'text> Reader<'text> {
             }
         };
         if anchor != 0 {
+            // It is kept once more: maps within maps that all have an anchor would take more memory with each level.
+            self.count(size(&node), at)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -208,8 +212,7 @@ impl<'text> Reader<'text> {
     }
 
     fn map(&mut self, at: Position, depth: usize) -> Result<Node, SyntaxError> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut merged: Vec<Entry> = Vec::new();
+        let (mut own, mut merged) = (Entries::default(), Entries::default());
         loop {
             let (event, span) = self.next()?;
             if event == Event::MappingEnd {
@@ -220,14 +223,16 @@ impl<'text> Reader<'text> {
             let value = self.node(event, span, depth + 1)?;
             let written = key_text(&key)?;
             if written.merge {
-                let brought = merge(value)?;
                 // A merged key overrides entries before it and yields to entries after it.
-                entries.retain(|own| !brought.iter().any(|entry| entry.key == own.key));
-                merged.retain(|own| !brought.iter().any(|entry| entry.key == own.key));
-                merged.extend(brought);
+                for entry in merge(value)?.into_list() {
+                    own.remove(&entry.key);
+                    merged.remove(&entry.key);
+                    merged.add(entry);
+                }
+                merged.check(at)?;
                 continue;
             }
-            if let Some(first) = entries.iter().find(|entry| entry.key == written.key) {
+            if let Some(first) = own.get(&written.key) {
                 return Err(SyntaxError {
                     at: key.at,
                     message: format!(
@@ -236,14 +241,58 @@ impl<'text> Reader<'text> {
                     ),
                 });
             }
-            entries.push(Entry { key: written.key, written: written.text, at: key.at, value });
+            own.add(Entry { key: written.key, written: written.text, at: key.at, value });
+            own.check(at)?;
         }
-        for entry in merged {
-            if !entries.iter().any(|own| own.key == entry.key) {
-                entries.push(entry);
-            }
+        for entry in merged.into_list() {
+            own.add_if_new(entry);
         }
-        Ok(Node { at, shape: Shape::Map(entries) })
+        own.check(at)?;
+        Ok(Node { at, shape: Shape::Map(own.into_list()) })
+    }
+}
+
+/// The entries of a map while it is read, in the order of the text, and where each key is.
+#[derive(Default)]
+struct Entries {
+    /// `None` where an entry was removed.
+    list: Vec<Option<Entry>>,
+    places: HashMap<String, usize>,
+}
+
+impl Entries {
+    fn get(&self, key: &str) -> Option<&Entry> {
+        self.list.get(*self.places.get(key)?)?.as_ref()
+    }
+
+    fn add(&mut self, entry: Entry) {
+        self.places.insert(entry.key.clone(), self.list.len());
+        self.list.push(Some(entry));
+    }
+
+    fn add_if_new(&mut self, entry: Entry) {
+        if !self.places.contains_key(&entry.key) {
+            self.add(entry);
+        }
+    }
+
+    fn remove(&mut self, key: &str) {
+        if let Some(entry) = self.places.remove(key).and_then(|place| self.list.get_mut(place)) {
+            *entry = None;
+        }
+    }
+
+    /// Checks the number of entries; `at` is where the map starts.
+    fn check(&self, at: Position) -> Result<(), SyntaxError> {
+        if self.places.len() > MAX_ENTRIES {
+            let message = format!("a map with more than {MAX_ENTRIES} entries, too many for a job");
+            return Err(SyntaxError { at, message });
+        }
+        Ok(())
+    }
+
+    fn into_list(self) -> Vec<Entry> {
+        self.list.into_iter().flatten().collect()
     }
 }
 
@@ -276,9 +325,9 @@ fn key_text(node: &Node) -> Result<Key, SyntaxError> {
 
 /// The entries that YAML's merge key adds; in a list of maps, earlier maps take precedence. For the rest, the order of
 /// keys decides, as in `go.yaml.in/yaml/v2` (`decode.go`, `merge`).
-fn merge(value: Node) -> Result<Vec<Entry>, SyntaxError> {
+fn merge(value: Node) -> Result<Entries, SyntaxError> {
     let at = value.at;
-    let mut into: Vec<Entry> = Vec::new();
+    let mut into = Entries::default();
     let sources = match value.shape {
         Shape::List(items) => items,
         shape => vec![Node { at, shape }],
@@ -291,10 +340,9 @@ fn merge(value: Node) -> Result<Vec<Entry>, SyntaxError> {
             });
         };
         for entry in entries {
-            if !into.iter().any(|own| own.key == entry.key) {
-                into.push(entry);
-            }
+            into.add_if_new(entry);
         }
+        into.check(at)?;
     }
     Ok(into)
 }

@@ -178,3 +178,47 @@ fn a_duplicate_key_is_an_error() {
         "job.yaml:3:1: duplicate key \"a\", already set at line 1"
     );
 }
+
+/// A map of so many keys.
+fn wide(keys: usize) -> String {
+    let mut text = body("  labels:\n");
+    for key in 0..keys {
+        text.push_str(&format!("    k{key}: v\n"));
+    }
+    text
+}
+
+#[test]
+fn a_map_of_too_many_entries_is_refused_in_a_moment() {
+    let begun = std::time::Instant::now();
+    assert_eq!(
+        faults_of(&wide(140_000))[0],
+        "job.yaml:7:5: a map with more than 10000 entries, too many for a job"
+    );
+    assert!(read(wide(9_000).as_bytes(), "").is_ok());
+    let merged = format!("a: &a\n{}b: {{<<: *a, <<: *a, <<: *a}}\n", "  k: v\n".replace('k', "k0"));
+    assert!(read(merged.as_bytes(), "").is_ok());
+    // Quadratic time would be a minute.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn anchors_within_anchors_count_with_what_they_keep() {
+    let leaves = vec!["x"; 20_000].join(",");
+    let open: String = (0..20).map(|level| format!("&a{level} [")).collect();
+    let text = format!("a: {open}{leaves}{}", "]".repeat(20));
+    assert!(faults_of(&text)[0].contains("more than 200000 values"), "{:?}", &faults_of(&text)[0]);
+}
+
+#[test]
+fn a_manifest_of_many_faults_is_checked_until_enough_are_found() {
+    let mut text = body("");
+    for key in 0..9_000 {
+        text.push_str(&format!("  unknwon{key}: v\n"));
+    }
+    let begun = std::time::Instant::now();
+    assert_eq!(faults_of(&text).len(), MAX_FAULTS);
+    let long = format!("{}  {}: v\n", body(""), "k".repeat(500_000));
+    assert_eq!(faults_of(&long).len(), 2);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}

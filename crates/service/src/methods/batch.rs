@@ -1,5 +1,6 @@
 //! Deletes, suspends or resumes several jobs, each with its own result.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
@@ -125,7 +126,8 @@ async fn selected(
         return Ok(request.names.iter().map(|name| job(kind, name)).collect());
     }
     let visible = Visible::of(service, caller, filter).await?;
-    let is_named = |name: &String| request.names.is_empty() || request.names.contains(name);
+    let names: HashSet<&String> = request.names.iter().collect();
+    let is_named = |name: &String| names.is_empty() || names.contains(name);
     let (_, found) = service
         .board
         .snapshot(|entry| filter.selects(entry) && visible.shows_job(entry) && is_named(&entry.row.name));

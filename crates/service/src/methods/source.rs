@@ -5,14 +5,20 @@ use jobs::submit::{self, Draft};
 use jobs::{Error, Fault};
 use serde_json::{Value, json};
 
+use crate::body;
 use crate::contract::JobSpec;
 use crate::problem::Problem;
 
-/// Reads a draft of one job in a namespace.
+/// Reads a draft of one job in a namespace, away from the runtime: a small text can have many nodes.
 ///
 /// # Errors
 /// 422 with every fault.
-pub fn draft(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<Draft, Problem> {
+pub async fn draft(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<Draft, Problem> {
+    let (namespace, manifest) = (namespace.to_owned(), manifest.to_owned());
+    body::apart(move || read(&namespace, &manifest, spec)).await
+}
+
+fn read(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<Draft, Problem> {
     let mut draft = match (manifest.is_empty(), spec) {
         (false, None) => of_manifest(manifest)?,
         (true, Some(spec)) => of_spec(namespace, spec)?,

@@ -52,7 +52,7 @@ pub async fn save_template(
     caller: Arc<Caller>,
     request: SaveTemplateRequest,
 ) -> Result<Template, Problem> {
-    let draft = source::draft(&request.namespace, &request.manifest, None)?;
+    let draft = source::draft(&request.namespace, &request.manifest, None).await?;
     let job = typed(draft.object).map_err(|Mistyped { path, fault, .. }| {
         Problem::invalid("manifest", format!("{path} {fault}"), "send the manifest of a job")
     })?;
@@ -82,7 +82,7 @@ pub async fn draft(
     match template {
         Some(template) if manifest.is_empty() && spec.is_none() => {
             let read = self::manifest(caller, namespace, template).await?;
-            source::draft(namespace, &read, None)
+            source::draft(namespace, &read, None).await
         }
         Some(_) => Err(source::one_of()),
         None => {
@@ -90,7 +90,7 @@ pub async fn draft(
             let has_pods = spec.as_ref().is_some_and(|spec| !spec.kind.eq_ignore_ascii_case("trainjob"));
             let enforced = has_pods && standard::is_restricted(&caller.client, namespace).await;
             let spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
-            source::draft(namespace, manifest, spec)
+            source::draft(namespace, manifest, spec).await
         }
     }
 }
