@@ -1,6 +1,9 @@
 //! Decisions about a job that need no requests: defaults, faults, warnings. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use api::{ANNOTATION_OWNER, MPIJob};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,12 +15,22 @@ const LONGEST_WARNING: usize = 256;
 const MOST_FIELDS: usize = 20;
 /// How deep below `spec` fields are named.
 const DEEPEST_FIELD: usize = 3;
+/// The annotations and labels by which the operator, the dashboard and queues decide about a job.
+const DECIDING_ANNOTATIONS: [&str; 2] = ["training.opendatahub.io/", "opendatahub.io/"];
+const DECIDING_LABELS: [&str; 2] = ["kueue.x-k8s.io/", "opendatahub.io/"];
 
-/// Fills in defaults. Does not change a job of another manager.
-pub(super) fn default(request: &Request) -> Decision {
+/// Annotations or labels.
+type Texts = BTreeMap<String, String>;
+
+/// Fills in defaults and the owner. Of a job of another manager, only the owner.
+pub(super) fn default(request: &Request, trusted_creators: &[String]) -> Decision {
     let Some(job) = &request.object else { return Decision::default() };
-    if !plan::is_ours(job) || request.operation != "CREATE" {
+    if request.operation != "CREATE" {
         return Decision::default();
+    }
+    let owner = owner(request, trusted_creators);
+    if !plan::is_ours(job) {
+        return Decision { patch: owner, ..Decision::default() };
     }
     let (Ok(open), Ok(filled)) = (serde_json::to_value(job), serde_json::to_value(plan::defaulted(job)))
     else {
@@ -25,28 +38,48 @@ pub(super) fn default(request: &Request) -> Decision {
     };
     let mut patch = Vec::new();
     additions("/spec", &open["spec"], &filled["spec"], &mut patch);
-    patch.extend(owner(request));
+    patch.extend(owner);
     Decision { patch, ..Decision::default() }
 }
 
-/// Records in a new job who creates it, unless whatever creates it on somebody's behalf has recorded that: the API
-/// server tells nobody else who its caller is.
-pub(super) fn owner<K: kube::Resource>(request: &Request<K>) -> Vec<Value> {
+/// Records in a new job who creates it, whoever the job names: the usage is counted by it. Only a job of a trusted creator
+/// keeps the owner that it names.
+pub(super) fn owner<K: kube::Resource>(request: &Request<K>, trusted_creators: &[String]) -> Vec<Value> {
     let (Some(job), "CREATE", user) =
-        (&request.object, request.operation.as_str(), request.user_info.username.as_str())
+        (&request.object, request.operation.as_str(), &request.user_info.username)
     else {
         return Vec::new();
     };
-    if user.is_empty() || plan::owner(job.meta()).is_some() {
+    let annotations = job.meta().annotations.as_ref();
+    let is_recorded = annotations.is_some_and(|annotations| annotations.get(ANNOTATION_OWNER) == Some(user));
+    let is_trusted = trusted_creators.contains(user) && plan::owner(job.meta()).is_some();
+    if user.is_empty() || is_recorded || is_trusted {
         return Vec::new();
     }
     let path = "/metadata/annotations";
     let named =
         json!({ "op": "add", "path": format!("{path}/{}", pointer(ANNOTATION_OWNER)), "value": user });
-    match job.meta().annotations {
+    match annotations {
         Some(_) => vec![named],
         None => vec![json!({ "op": "add", "path": path, "value": {} }), named],
     }
+}
+
+/// Refuses a change of a job's owner, unless a trusted creator makes it or the job had none and gets the user that asks.
+pub(super) fn owner_change<K: kube::Resource>(
+    request: &Request<K>,
+    trusted_creators: &[String],
+) -> Option<Decision> {
+    let (old, new) = (request.old_object.as_ref()?, request.object.as_ref()?);
+    let (before, after) = (plan::owner(old.meta()), plan::owner(new.meta()));
+    let user = &request.user_info.username;
+    let is_own = before.is_none() && after == Some(user.as_str());
+    if before == after || is_own || trusted_creators.contains(user) || new.meta().deletion_timestamp.is_some()
+    {
+        return None;
+    }
+    let message = format!("metadata.annotations[{ANNOTATION_OWNER}]: the owner of a job cannot be changed");
+    Some(Decision::deny(422, "Invalid", message))
 }
 
 /// Escapes a field's name for a JSON pointer (RFC 6901).
@@ -130,15 +163,38 @@ pub(super) fn takes_place(request: &Request) -> bool {
     plan::is_ours(job) && request.old_object.as_ref().is_none_or(|old| held(old) && !queued(old))
 }
 
-/// Returns the fields below `spec` that differ, for the audit line.
-pub(super) fn changed_fields<K: Serialize>(request: &Request<K>) -> Vec<String> {
+/// Returns the fields that differ, for the audit line: those below `spec`, and what of the metadata decides about a job.
+pub(super) fn changed_fields<K: kube::Resource + Serialize>(request: &Request<K>) -> Vec<String> {
     let (Some(old), Some(new)) = (&request.old_object, &request.object) else { return Vec::new() };
+    let mut fields = changed_metadata(old.meta(), new.meta());
     let (Ok(old), Ok(new)) = (serde_json::to_value(old), serde_json::to_value(new)) else {
-        return Vec::new();
+        return fields;
     };
-    let mut fields = Vec::new();
     differing("spec", &old["spec"], &new["spec"], DEEPEST_FIELD, &mut fields);
     fields.truncate(MOST_FIELDS);
+    fields
+}
+
+/// Returns what differs of the metadata by which the operator and queues decide.
+fn changed_metadata(old: &ObjectMeta, new: &ObjectMeta) -> Vec<String> {
+    let mut fields = Vec::new();
+    let mut keys = |path: &str, prefixes: &[&str], old: Option<&Texts>, new: Option<&Texts>| {
+        let names: BTreeSet<&String> = old.into_iter().chain(new).flat_map(BTreeMap::keys).collect();
+        let of = |texts: Option<&'_ Texts>, name: &String| texts.and_then(|texts| texts.get(name).cloned());
+        let changed = names
+            .into_iter()
+            .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+            .filter(|name| of(old, name) != of(new, name));
+        fields.extend(changed.map(|name| format!("metadata.{path}[{name}]")));
+    };
+    keys("annotations", &DECIDING_ANNOTATIONS, old.annotations.as_ref(), new.annotations.as_ref());
+    keys("labels", &DECIDING_LABELS, old.labels.as_ref(), new.labels.as_ref());
+    if old.finalizers != new.finalizers {
+        fields.push("metadata.finalizers".to_owned());
+    }
+    if old.owner_references != new.owner_references {
+        fields.push("metadata.ownerReferences".to_owned());
+    }
     fields
 }
 
@@ -149,7 +205,7 @@ fn differing(path: &str, old: &Value, new: &Value, depth: usize, fields: &mut Ve
     let (Value::Object(old), Value::Object(new), 1..) = (old, new, depth) else {
         return fields.push(path.to_owned());
     };
-    let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for name in names {
         let (old, new) = (old.get(name).unwrap_or(&Value::Null), new.get(name).unwrap_or(&Value::Null));
         differing(&format!("{path}.{name}"), old, new, depth - 1, fields);
@@ -175,7 +231,7 @@ mod tests {
     #[test]
     fn defaults_are_filled_in_on_creation() {
         let new = job(&json!({ "suspend": true }), 2);
-        let decision = default(&request("CREATE", None, Some(new.clone())));
+        let decision = default(&request("CREATE", None, Some(new.clone())), &[]);
         let paths: Vec<&str> = decision.patch.iter().map(|patch| patch["path"].as_str().unwrap()).collect();
         assert!(paths.contains(&"/spec/mpiReplicaSpecs/Launcher/replicas"), "{paths:?}");
         assert!(
@@ -183,30 +239,75 @@ mod tests {
         );
         assert!(decision.patch.iter().all(|patch| patch["op"] == "add"));
         let others = job(&json!({ "managedBy": "kueue.x-k8s.io/multikueue" }), 2);
-        assert_eq!(default(&request("CREATE", None, Some(others))), Decision::default());
-        assert_eq!(default(&request("UPDATE", Some(new.clone()), Some(new))), Decision::default());
+        assert_eq!(default(&request("CREATE", None, Some(others)), &[]), Decision::default());
+        assert_eq!(default(&request("UPDATE", Some(new.clone()), Some(new)), &[]), Decision::default());
     }
 
+    /// A request of a user for a job with this metadata, before and after.
+    fn of_user(operation: &str, user: &str, old: Option<Value>, new: Value) -> Request {
+        let before = old.as_ref().map(|_| job(&json!({}), 2));
+        let mut request = request(operation, before, Some(job(&json!({}), 2)));
+        request.user_info.username = user.to_owned();
+        if let (Some(job), Some(metadata)) = (&mut request.old_object, old) {
+            job.metadata = serde_json::from_value(metadata).unwrap();
+        }
+        request.object.as_mut().unwrap().metadata = serde_json::from_value(new).unwrap();
+        request
+    }
+
+    const DASHBOARD: &str = "system:serviceaccount:odh:dashboard";
+
     #[test]
-    fn a_new_job_is_its_creators_unless_it_says_whose_it_is() {
+    fn a_new_job_is_its_creators_whoever_it_names() {
         let created = |metadata: Value, user: &str| {
-            let mut request = request("CREATE", None, Some(job(&json!({}), 2)));
-            request.user_info.username = user.to_owned();
-            request.object.as_mut().unwrap().metadata = serde_json::from_value(metadata).unwrap();
-            owner(&request)
+            owner(&of_user("CREATE", user, None, metadata), &[DASHBOARD.to_owned()])
         };
         let named = json!({ "op": "add", "path": "/metadata/annotations/training.opendatahub.io~1owner", "value": "jane" });
         assert_eq!(created(json!({ "annotations": { "a": "b" } }), "jane"), std::slice::from_ref(&named));
         let none = json!({ "op": "add", "path": "/metadata/annotations", "value": {} });
-        assert_eq!(created(json!({}), "jane"), [none, named]);
+        assert_eq!(created(json!({}), "jane"), [none.clone(), named.clone()]);
         assert_eq!(created(json!({}), ""), [Value::Null; 0], "nobody is known");
-        for theirs in [
-            json!({ "annotations": { ANNOTATION_OWNER: "joe" } }),
-            json!({ "annotations": { api::ANNOTATION_DASHBOARD_USER: "joe" } }),
-            json!({ "labels": { api::LABEL_DASHBOARD_USER: "joe" } }),
+        assert_eq!(created(json!({ "annotations": { ANNOTATION_OWNER: "jane" } }), "jane"), [Value::Null; 0]);
+        for (theirs, expected) in [
+            (json!({ "annotations": { ANNOTATION_OWNER: "joe" } }), vec![named.clone()]),
+            (json!({ "annotations": { api::ANNOTATION_DASHBOARD_USER: "joe" } }), vec![named.clone()]),
+            (json!({ "labels": { api::LABEL_DASHBOARD_USER: "joe" } }), vec![none, named]),
         ] {
-            assert_eq!(created(theirs, "system:serviceaccount:odh:dashboard"), [Value::Null; 0]);
+            assert_eq!(created(theirs.clone(), "jane"), expected);
+            assert_eq!(created(theirs, DASHBOARD), [Value::Null; 0], "a trusted creator");
         }
+    }
+
+    #[test]
+    fn the_owner_of_a_job_cannot_be_changed() {
+        let trusted = [DASHBOARD.to_owned()];
+        let joes = || json!({ "annotations": { ANNOTATION_OWNER: "joe" } });
+        let changed = |user: &str, old: Value, new: Value| {
+            owner_change(&of_user("UPDATE", user, Some(old), new), &trusted).is_some()
+        };
+        assert!(changed("jane", joes(), json!({ "annotations": { ANNOTATION_OWNER: "jane" } })));
+        assert!(changed("joe", joes(), json!({})));
+        assert!(changed("jane", json!({}), json!({ "labels": { api::LABEL_DASHBOARD_USER: "joe" } })));
+        assert!(!changed("jane", json!({}), json!({ "annotations": { ANNOTATION_OWNER: "jane" } })));
+        assert!(!changed("jane", joes(), json!({ "annotations": { ANNOTATION_OWNER: "joe", "a": "b" } })));
+        assert!(!changed(DASHBOARD, joes(), json!({})));
+    }
+
+    #[test]
+    fn changes_of_metadata_that_decide_about_a_job_are_named() {
+        let old = json!({ "annotations": { "a": "b", ANNOTATION_OWNER: "joe" }, "finalizers": ["x"] });
+        let new = json!({ "annotations": { "a": "c", ANNOTATION_OWNER: "boss", api::ANNOTATION_CANCEL: "true" },
+            "labels": { api::LABEL_QUEUE_NAME: "q", "team": "t" },
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u" }] });
+        let fields = changed_fields(&of_user("UPDATE", "jane", Some(old), new));
+        let expected = [
+            "metadata.annotations[training.opendatahub.io/cancel]",
+            "metadata.annotations[training.opendatahub.io/owner]",
+            "metadata.labels[kueue.x-k8s.io/queue-name]",
+            "metadata.finalizers",
+            "metadata.ownerReferences",
+        ];
+        assert_eq!(fields, expected);
     }
 
     #[test]

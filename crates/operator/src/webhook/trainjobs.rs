@@ -45,7 +45,7 @@ pub(super) struct AnyRuntime {
 }
 
 /// Stamps the patches that were added or changed with the time, and records who creates the job.
-pub(super) fn default(request: &Request<TrainJob>, now: Timestamp) -> Decision {
+pub(super) fn default(request: &Request<TrainJob>, trusted_creators: &[String], now: Timestamp) -> Decision {
     let Some(job) = &request.object else { return Decision::default() };
     let times = trainjob::patch_times(request.old_object.as_ref(), job, now);
     let stamped = job.spec.runtime_patches.iter().zip(times).enumerate();
@@ -53,7 +53,7 @@ pub(super) fn default(request: &Request<TrainJob>, now: Timestamp) -> Decision {
     let stamps = changed.map(|(index, (_, time))| {
         json!({ "op": "add", "path": format!("/spec/runtimePatches/{index}/time"), "value": time })
     });
-    Decision { patch: stamps.chain(owner(request)).collect(), ..Decision::default() }
+    Decision { patch: stamps.chain(owner(request, trusted_creators)).collect(), ..Decision::default() }
 }
 
 /// Refuses a TrainJob that cannot run with its runtime, or a change that is not allowed, with every fault, and warns of a

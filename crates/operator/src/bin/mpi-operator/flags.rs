@@ -83,6 +83,10 @@ pub struct Flags {
     /// certificate if its --admission-control-config-file configures one. Read once, at startup.
     #[arg(long, value_name = "FILE")]
     pub webhook_client_ca: Option<std::path::PathBuf>,
+    /// Users who may create jobs on behalf of others, e.g. system:serviceaccount:kubeflow:ml-pipeline: such a job keeps the
+    /// owner that it names. Any other job is its creator's.
+    #[arg(long, value_name = "USER,…", value_delimiter = ',', requires = "webhook_port")]
+    pub trusted_creators: Vec<String>,
     /// Address of the training service whose audit log gets what the webhook sees: `https://odh-training.NAMESPACE.svc`.
     #[arg(long, value_name = "URL", requires = "webhook_port")]
     pub audit_url: Option<String>,
