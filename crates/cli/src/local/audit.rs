@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use operator::webhook::{Admission, Sink};
+use operator::webhook::{Admission, Sink, Unrecorded};
 use service::{Service, contract};
 
 /// The service, once it runs.
@@ -21,11 +21,17 @@ impl Sink for Audit {
     fn record(
         &self,
         admissions: Vec<Admission>,
-    ) -> Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<String>, Unrecorded>> + Send + '_>> {
         Box::pin(async move {
-            let service = self.0.get().ok_or("the training service does not run yet")?;
+            let not_yet = || Unrecorded::Failed("the training service does not run yet".to_owned());
+            let service = self.0.get().ok_or_else(not_yet)?;
             let admissions = admissions.into_iter().map(message).collect();
-            service::record_admissions(service, admissions).await.map_err(|problem| problem.to_string())
+            service::record_admissions(service, admissions).await.map_err(|problem| {
+                match problem.status.is_client_error() {
+                    true => Unrecorded::Refused(problem.to_string()),
+                    false => Unrecorded::Failed(problem.to_string()),
+                }
+            })
         })
     }
 }

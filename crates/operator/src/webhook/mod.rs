@@ -36,7 +36,7 @@ use crate::certificates::{Kept, Shown};
 use crate::serve::{Answer, Peer, serve, text, with_type};
 use crate::vitals::Vitals;
 use quota::{Quota, QuotaDecision};
-pub use report::{Admission, Reporter, Sink, TrainingService};
+pub use report::{Admission, Reporter, Sink, TrainingService, Unrecorded};
 use review::{Decision, Review};
 use serde::Serialize;
 use trainjobs::Beside;
@@ -195,7 +195,7 @@ impl Webhook {
         write_down(request, decision, &fields, self.callers_are_proved);
         let changes = request.operation != "UPDATE" || !fields.is_empty();
         if let Some(reporter) = self.reporter.as_ref().filter(|_| changes && !request.dry_run) {
-            reporter.report(Admission::of(request, decision));
+            reporter.report(Admission::of(request, decision, &fields));
         }
     }
 }

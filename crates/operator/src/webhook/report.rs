@@ -1,11 +1,14 @@
 //! Reports admissions to the audit log of the training service, which joins them with what came through the service.
 //!
 //! A review is answered without waiting: reports queue up in bounded memory and are sent in batches, again and again
-//! until the service has recorded them. Those that a crash loses are in this process's own log.
+//! until the service has recorded them. A batch that the service refuses is halved until the report that it does not
+//! accept is found; that one is left out. Reports that are left out, or for which the queue has no room, are counted, and
+//! the count is reported as a line of its own. Those that a crash loses are in this process's own log.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -32,6 +35,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const LAST_CHANCE: Duration = Duration::from_secs(5);
 /// The most groups of a user that are reported.
 const MOST_GROUPS: usize = 100;
+/// The most bytes of the changed fields in a report.
+const LONGEST_REASON: usize = 512;
+/// The verb of the report about others that were lost.
+const LOST: &str = "lost";
 /// Where the service takes reports.
 const PATH: &str = "/api/v1/audit/admissions";
 
@@ -47,7 +54,7 @@ pub struct Admission {
     pub user: String,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// `create`, `update` or `delete`.
+    /// `create`, `update` or `delete`; `lost` if this is about reports that are missing before it.
     pub verb: String,
     /// The resource: `mpijobs`.
     pub resource: String,
@@ -60,13 +67,13 @@ pub struct Admission {
     /// The HTTP status of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// The reason of a refusal.
+    /// The reason of a refusal, the fields that an update changes, or how many reports are missing.
     pub reason: String,
 }
 
 impl Admission {
-    /// Describes a write and what was decided about it.
-    pub(super) fn of<K>(request: &Request<K>, decision: &Decision) -> Self
+    /// Describes a write, the fields that it changes and what was decided about it.
+    pub(super) fn of<K>(request: &Request<K>, decision: &Decision, fields: &[String]) -> Self
     where
         K: Resource<DynamicType = ()>,
     {
@@ -84,15 +91,40 @@ impl Admission {
             name: request.name.clone(),
             request: by.cloned().unwrap_or_default(),
             status: denial.map(|denial| i32::from(denial.code)),
-            reason: denial.map(|denial| denial.message.clone()).unwrap_or_default(),
+            reason: match denial {
+                Some(denial) => denial.message.clone(),
+                None => fields.join(",").chars().take(LONGEST_REASON).collect(),
+            },
         }
     }
+
+    /// Describes reports that are missing before this one.
+    fn of_lost(count: u64) -> Self {
+        let now = Timestamp::now();
+        Self {
+            review: format!("{LOST}-{}", now.as_nanosecond()),
+            at: now.to_string(),
+            user: "mpi-operator".to_owned(),
+            verb: LOST.to_owned(),
+            reason: format!("{count} reports are missing"),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why reports were not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unrecorded {
+    /// The audit log refuses them and will refuse them again.
+    Refused(String),
+    /// The audit log cannot record anything now.
+    Failed(String),
 }
 
 /// Takes reports into an audit log.
 pub trait Sink: Send + Sync {
     /// Records admissions; returns the reviews that must be reported again.
-    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, String>>;
+    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, Unrecorded>>;
 }
 
 /// The training service, over REST.
@@ -135,7 +167,7 @@ struct Recorded {
 }
 
 impl Sink for TrainingService {
-    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, String>> {
+    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, Unrecorded>> {
         Box::pin(async move {
             let body = json!({ "admissions": admissions }).to_string().into_bytes();
             let mut client = self.client.lock().await;
@@ -143,8 +175,18 @@ impl Sink for TrainingService {
             if recorded.is_err() {
                 *client = None;
             }
-            recorded.map(|recorded| recorded.pending).map_err(|error| error.to_string())
+            recorded.map(|recorded| recorded.pending).map_err(|error| unrecorded(&*error))
         })
+    }
+}
+
+/// Tells an answer about the reports from one about the sender, the time or the service.
+fn unrecorded(error: &(dyn Error + Send + Sync + 'static)) -> Unrecorded {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if matches!(status.code, 400 | 413 | 422) => {
+            Unrecorded::Refused(error.to_string())
+        }
+        _ => Unrecorded::Failed(error.to_string()),
     }
 }
 
@@ -152,60 +194,79 @@ impl Sink for TrainingService {
 #[derive(Clone)]
 pub struct Reporter {
     queue: mpsc::Sender<Admission>,
+    /// How many reports found no room in the queue.
+    lost: Arc<AtomicU64>,
 }
 
 impl Reporter {
     /// Creates a reporter and the work that sends its reports, which ends some time after `stop`.
     pub fn new(sink: Arc<dyn Sink>, stop: CancellationToken) -> (Self, impl Future<Output = ()> + Send) {
         let (queue, reports) = mpsc::channel(MOST_WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let reporter = Self { queue, lost: lost.clone() };
         let work = async move {
             let last_chance = async {
                 stop.cancelled().await;
                 tokio::time::sleep(LAST_CHANCE).await;
             };
             tokio::select! {
-                () = send(&*sink, reports) => {}
+                () = send(&*sink, reports, &lost) => {}
                 () = last_chance => tracing::warn!("some admissions were not reported to the audit log"),
             }
         };
-        (Self { queue }, work)
+        (reporter, work)
     }
 
     /// Queues a report.
     pub(super) fn report(&self, admission: Admission) {
         if self.queue.try_send(admission).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("an admission is not reported to the audit log: too many wait");
         }
     }
 }
 
 /// Sends reports until no more can come.
-async fn send(sink: &dyn Sink, mut reports: mpsc::Receiver<Admission>) {
-    let (mut waiting, mut wait) = (VecDeque::new(), FIRST_WAIT);
+async fn send(sink: &dyn Sink, mut reports: mpsc::Receiver<Admission>, lost: &AtomicU64) {
+    let (mut waiting, mut wait, mut at_once) = (VecDeque::new(), FIRST_WAIT, AT_ONCE);
     loop {
-        if waiting.is_empty() {
+        if waiting.is_empty() && lost.load(Ordering::Relaxed) == 0 {
             match reports.recv().await {
                 Some(report) => waiting.push_back(report),
                 None => return,
             }
+        }
+        let missing = lost.swap(0, Ordering::Relaxed);
+        if missing > 0 {
+            waiting.push_front(Admission::of_lost(missing));
         }
         while waiting.len() < AT_ONCE
             && let Ok(report) = reports.try_recv()
         {
             waiting.push_back(report);
         }
-        let batch: Vec<Admission> = waiting.iter().take(AT_ONCE).cloned().collect();
+        let batch: Vec<Admission> = waiting.iter().take(at_once).cloned().collect();
+        let size = batch.len();
         match sink.record(batch).await {
             Ok(pending) => {
                 let pending: BTreeSet<String> = pending.into_iter().collect();
-                let sent: Vec<Admission> = waiting.drain(..waiting.len().min(AT_ONCE)).collect();
+                let sent: Vec<Admission> = waiting.drain(..size).collect();
                 waiting.extend(sent.into_iter().filter(|report| pending.contains(&report.review)));
-                wait = FIRST_WAIT;
+                (wait, at_once) = (FIRST_WAIT, (at_once * 2).min(AT_ONCE));
                 if !pending.is_empty() {
                     tokio::time::sleep(AGAIN).await;
                 }
             }
-            Err(error) => {
+            Err(Unrecorded::Refused(error)) if size <= 1 => {
+                let refused = waiting.pop_front();
+                tracing::warn!(error, report = ?refused, "the audit log does not accept a report");
+                // A log that does not accept the count of missing reports does not get another one about that.
+                if refused.is_some_and(|refused| refused.verb != LOST) {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Err(Unrecorded::Refused(_)) => at_once = size / 2,
+            Err(Unrecorded::Failed(error)) => {
                 tracing::warn!(
                     error,
                     reports = waiting.len(),
@@ -214,6 +275,78 @@ async fn send(sink: &dyn Sink, mut reports: mpsc::Receiver<Admission>) {
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Lock;
+
+    use super::*;
+
+    /// A log that does not accept some reports.
+    #[derive(Default)]
+    struct Picky {
+        recorded: Lock<Vec<Admission>>,
+        knows_lost: bool,
+    }
+
+    impl Sink for Picky {
+        fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, Unrecorded>> {
+            Box::pin(async move {
+                let refuses =
+                    |report: &Admission| report.user == "bad" || (report.verb == LOST && !self.knows_lost);
+                if admissions.iter().any(refuses) {
+                    return Err(Unrecorded::Refused("422".to_owned()));
+                }
+                self.recorded.lock().unwrap().extend(admissions);
+                Ok(Vec::new())
+            })
+        }
+    }
+
+    /// What such a log has recorded of reports of these users, if the queue had no room for others before.
+    async fn recorded(users: &[&str], without_room: u64, knows_lost: bool) -> Vec<Admission> {
+        let sink = Arc::new(Picky { knows_lost, ..Picky::default() });
+        let (reporter, work) = Reporter::new(sink.clone(), CancellationToken::new());
+        reporter.lost.store(without_room, Ordering::Relaxed);
+        for user in users {
+            reporter.report(Admission { user: (*user).to_owned(), ..Admission::default() });
+        }
+        drop(reporter);
+        work.await;
+        let recorded = sink.recorded.lock().unwrap();
+        recorded.clone()
+    }
+
+    #[tokio::test]
+    async fn a_report_that_is_refused_holds_up_no_other_and_is_counted() {
+        let mut users = vec!["good"; 150];
+        (users[3], users[97]) = ("bad", "bad");
+        let found = recorded(&users, 0, true).await;
+        let good = found.iter().filter(|report| report.user == "good").count();
+        let lost: Vec<&str> =
+            found.iter().filter(|report| report.verb == LOST).map(|report| report.reason.as_str()).collect();
+        assert_eq!((good, lost), (148, vec!["1 reports are missing"; 2]));
+    }
+
+    #[tokio::test]
+    async fn reports_for_which_there_was_no_room_are_counted_in_the_log() {
+        let found = recorded(&["good"], 7, true).await;
+        assert_eq!((found[0].reason.as_str(), found[1].user.as_str()), ("7 reports are missing", "good"));
+        let old = recorded(&["good"], 7, false).await;
+        assert_eq!(old.len(), 1, "a log that does not know such a line gets the others");
+    }
+
+    #[test]
+    fn only_an_answer_about_the_reports_refuses_them() {
+        let error = |code: u16| kube::Error::Api(Box::new(kube::core::Status { code, ..Default::default() }));
+        for code in [400, 413, 422] {
+            assert!(matches!(unrecorded(&error(code)), Unrecorded::Refused(_)), "{code}");
+        }
+        for code in [401, 403, 404, 408, 429, 500, 503] {
+            assert!(matches!(unrecorded(&error(code)), Unrecorded::Failed(_)), "{code}");
         }
     }
 }

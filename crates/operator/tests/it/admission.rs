@@ -18,7 +18,8 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use operator::Vitals;
 use operator::certificates::load_or_make;
 use operator::webhook::{
-    Admission, Reporter, Sink, WEBHOOK_NAME, Webhook, WebhookAddress, on_loopback, put_in_place, trust,
+    Admission, Reporter, Sink, Unrecorded, WEBHOOK_NAME, Webhook, WebhookAddress, on_loopback, put_in_place,
+    trust,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -167,7 +168,9 @@ async fn a_typed_client_may_update_a_job_that_it_has_read() {
 #[tokio::test]
 async fn the_webhook_fills_in_defaults() {
     let (stage, _) = guarded().await;
-    let stored = create(&stage, &job("pi", 2, json!({}))).await.unwrap();
+    let mut job = job("pi", 2, json!({}));
+    job["metadata"]["annotations"] = json!({ api::ANNOTATION_OWNER: "ceo" });
+    let stored = create(&stage, &job).await.unwrap();
     let launcher = &stored.spec.mpi_replica_specs["Launcher"];
     assert_eq!((launcher.replicas, launcher.restart_policy.as_deref()), (Some(1), Some("OnFailure")));
     assert_eq!(stored.spec.mpi_replica_specs["Worker"].restart_policy.as_deref(), Some("Never"));
@@ -395,10 +398,10 @@ struct Log {
 }
 
 impl Sink for Log {
-    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, String>> {
+    fn record(&self, admissions: Vec<Admission>) -> BoxFuture<'_, Result<Vec<String>, Unrecorded>> {
         Box::pin(async move {
             if !self.was_away.swap(true, Ordering::SeqCst) {
-                return Err("the service is away".to_owned());
+                return Err(Unrecorded::Failed("the service is away".to_owned()));
             }
             self.reports.lock().unwrap().extend(admissions);
             self.moved.notify_one();
@@ -426,9 +429,14 @@ async fn each_write_is_reported_with_its_user_also_after_the_audit_log_was_away(
     let labels = Patch::Merge(json!({ "metadata": { "labels": { "team": "vision" } } }));
     jobs.patch("pi", &PatchParams::default(), &labels).await.unwrap();
     jobs.patch("pi", &PatchParams::default(), &suspend).await.unwrap();
+    let cancel = Patch::Merge(json!({ "metadata": { "annotations": { api::ANNOTATION_CANCEL: "true" } } }));
+    jobs.patch("pi", &PatchParams::default(), &cancel).await.unwrap();
+    let other = Patch::Merge(json!({ "metadata": { "annotations": { api::ANNOTATION_OWNER: "boss" } } }));
+    let refused = jobs.patch("pi", &PatchParams::default(), &other).await.unwrap_err().to_string();
+    assert!(refused.contains("the owner of a job cannot be changed"), "{refused}");
     create(&stage, &faulty("bad")).await.unwrap_err();
     jobs.delete("pi", &DeleteParams::default()).await.unwrap();
-    while log.reports.lock().unwrap().len() < 4 {
+    while log.reports.lock().unwrap().len() < 6 {
         tokio::time::timeout(PATIENCE, log.moved.notified()).await.unwrap();
     }
     let reports = log.reports.lock().unwrap().clone();
@@ -439,9 +447,13 @@ async fn each_write_is_reported_with_its_user_also_after_the_audit_log_was_away(
     let expected = [
         ("create", "pi", "request-1", None),
         ("update", "pi", "request-1", None),
+        ("update", "pi", "request-1", None),
+        ("update", "pi", "request-1", Some(422)),
         ("create", "bad", "", Some(422)),
         ("delete", "pi", "", None),
     ];
     assert_eq!(seen, expected);
+    let changed: Vec<&str> = reports[1..3].iter().map(|report| report.reason.as_str()).collect();
+    assert_eq!(changed, ["spec.runPolicy.suspend", "metadata.annotations[training.opendatahub.io/cancel]"]);
     assert!(reports.iter().all(|report| !report.user.is_empty() && report.resource == "mpijobs"));
 }

@@ -19,9 +19,13 @@ use crate::service::Service;
 
 /// The size of a page if none is given.
 const PAGE: u32 = 100;
-/// The longest text, and the most groups, in a report of an admission.
+/// The longest text, and the most groups, of a report of an admission that are recorded; the rest is cut off. The whole line
+/// must not be larger than the log takes, however JSON writes it.
 const LONGEST_TEXT: usize = 512;
 const MOST_GROUPS: usize = 50;
+const LONGEST_GROUPS: usize = 4096;
+/// The verb of a report about others that were lost.
+const LOST: &str = "lost";
 
 /// Lists operations.
 pub async fn list_audit(
@@ -101,7 +105,8 @@ pub async fn record_admissions(
 /// Records what the admission webhook of this process saw; returns the reviews that must be reported again.
 ///
 /// # Errors
-/// 422 if one is malformed or there are too many, 503 if the log cannot be written.
+/// 422 if one has no identity, verb or time, or there are too many; 503 if the log cannot be written. What is only too
+/// long is cut: another component reports what happened, and cannot change it.
 pub async fn record(service: &Service, admissions: Vec<Admission>) -> Result<Vec<String>, Problem> {
     let read: Result<Vec<audit::Admission>, Problem> =
         admissions.into_iter().enumerate().map(|(at, admission)| admitted(at, admission)).collect();
@@ -117,33 +122,41 @@ fn admitted(place: usize, admission: Admission) -> Result<audit::Admission, Prob
     let Admission { review, at, user, groups, verb, resource, namespace, name, request, status, reason } =
         admission;
     let path = |field: &str| format!("admissions[{place}].{field}");
-    for (field, text) in [("review", &review), ("user", &user), ("namespace", &namespace), ("name", &name)] {
-        if text.len() > LONGEST_TEXT || (field == "review" && text.is_empty()) {
-            return Err(Problem::invalid(
-                &path(field),
-                "is empty or too long",
-                "send it as the review has it",
-            ));
-        }
+    if review.is_empty() {
+        return Err(Problem::invalid(&path("review"), "is missing", "send it as the review has it"));
     }
-    if made_by(&verb).is_empty() {
-        return Err(Problem::invalid(&path("verb"), "is not a verb", "use create, update or delete"));
+    if made_by(&verb).is_empty() && verb != LOST {
+        return Err(Problem::invalid(&path("verb"), "is not a verb", "use create, update, delete or lost"));
     }
     let at = at.parse().map_err(|_| Problem::invalid(&path("at"), "is not a time", "send it in RFC 3339"))?;
-    let cut = |text: String| text.chars().take(LONGEST_TEXT).collect::<String>();
     let some = |text: String| Some(text).filter(|text| !text.is_empty()).map(cut);
+    let mut room = LONGEST_GROUPS;
+    let groups = groups.into_iter().take(MOST_GROUPS).map(cut).take_while(|group| {
+        let fits = group.len() <= room;
+        room = room.saturating_sub(group.len());
+        fits
+    });
+    let groups = groups.collect();
     Ok(audit::Admission {
-        review,
+        review: cut(review),
         at,
-        who: audit::Actor { name: user, groups: groups.into_iter().take(MOST_GROUPS).map(cut).collect() },
+        who: audit::Actor { name: cut(user), groups },
         verb,
         resource: cut(resource),
-        namespace,
-        name,
+        namespace: cut(namespace),
+        name: cut(name),
         request: some(request),
         status: status.and_then(|status| u16::try_from(status).ok()),
         reason: some(reason),
     })
+}
+
+/// Cuts a text to what the log takes, and marks it.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(LONGEST_TEXT) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
 }
 
 /// A line, exactly as it was hashed.

@@ -176,3 +176,34 @@ fn a_write_past_the_service_is_in_the_log_too_and_one_through_it_only_once() {
         assert_eq!(refused["fields"][0]["path"], "admissions[0].verb");
     });
 }
+
+#[test]
+fn what_is_too_long_in_a_report_is_cut_and_missing_reports_are_a_line() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        let report = |review: &str, verb: &str, user: &str| {
+            json!({ "review": review, "at": jiff::Timestamp::now().to_string(), "user": user, "verb": verb,
+                "groups": vec!["\u{1}".repeat(600); 60], "resource": "mpijobs", "namespace": TEAM,
+                "name": "\u{1}".repeat(600), "reason": "7 reports are missing" })
+        };
+        let long = "j".repeat(600);
+        let reports = [report("r1", "create", &long), report("r2", "lost", "mpi-operator")];
+        let recorded = stage
+            .rest("POST", "/api/v1/audit/admissions", ADMIN, Some(json!({ "admissions": reports })))
+            .await;
+        assert_eq!((recorded.status, recorded.json()["pending"].as_array().map_or(0, Vec::len)), (200, 0));
+        let shown = stage.get("/api/v1/audit", ADMIN).await.json();
+        let lines: Vec<&Value> = shown["operations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|operation| operation["lines"].as_array().unwrap())
+            .filter(|line| line["channel"] == "webhook")
+            .collect();
+        assert_eq!(lines[0]["who"], format!("{}…", "j".repeat(512)));
+        assert_eq!(
+            (&lines[1]["verb"], &lines[1]["reason"]),
+            (&json!("lost"), &json!("7 reports are missing"))
+        );
+    });
+}
