@@ -11,6 +11,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use crate::error::Error;
+use crate::namespaces::Tenant;
 use crate::notifications;
 use crate::store::{Cursor, Store, Write, micros, optional_time, time};
 
@@ -225,9 +226,11 @@ fn transition(seen: &Observation, before: Option<State>) -> notifications::Trans
 /// Creates the job's row if it is missing, and locks it until the transaction ends.
 async fn lock_job(write: &mut Write, seen: &Observation) -> Result<(), Error> {
     sqlx::query(
-        "INSERT INTO jobs (uid, kind, namespace, name, owner, created, started, finished, version, phase, reason, cause) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
-         ON CONFLICT (uid) DO UPDATE SET version = jobs.version",
+        "INSERT INTO jobs (uid, kind, namespace, name, owner, created, started, finished, version, phase, reason, cause, \
+         namespace_uid) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+         (SELECT n.uid FROM namespaces n WHERE n.name = $3 AND n.created <= $6)) \
+         ON CONFLICT (uid) DO UPDATE SET version = jobs.version, \
+         namespace_uid = COALESCE(jobs.namespace_uid, excluded.namespace_uid)",
     )
     .bind(&seen.uid)
     .bind(&seen.kind)
@@ -467,6 +470,8 @@ pub struct Filter {
     pub until: Option<Timestamp>,
     /// Whether the job was deleted.
     pub deleted: Option<bool>,
+    /// Of which namespaces of a name.
+    pub tenant: Tenant,
 }
 
 const JOB: &str = "SELECT uid, kind, namespace, name, owner, created, started, finished, deleted, phase, reason, cause \
@@ -477,6 +482,7 @@ const JOBS: &str = "SELECT uid, kind, namespace, name, owner, created, started, 
      AND ($4 IS NULL OR owner = $4) AND ($5 IS NULL OR phase = $5) AND ($6 IS NULL OR created >= $6) \
      AND ($7 IS NULL OR created < $7) AND ($8 IS NULL OR ($8 = 1 AND deleted IS NOT NULL) \
      OR ($8 = 0 AND deleted IS NULL)) AND ($9 IS NULL OR created < $9 OR (created = $9 AND uid < $10)) \
+     AND ($12 = 1 OR namespace_uid = (SELECT n.uid FROM namespaces n WHERE n.name = jobs.namespace)) \
      ORDER BY created DESC, uid DESC LIMIT $11";
 
 /// Returns jobs, newest first, after a cursor.
@@ -489,7 +495,7 @@ pub async fn jobs(
     after: Option<&Cursor>,
     limit: u32,
 ) -> Result<Vec<Job>, Error> {
-    let Filter { namespace, kind, name, owner, phase, since, until, deleted } = filter;
+    let Filter { namespace, kind, name, owner, phase, since, until, deleted, tenant } = filter;
     let query = sqlx::query(JOBS)
         .bind(namespace)
         .bind(kind)
@@ -501,7 +507,8 @@ pub async fn jobs(
         .bind(deleted.map(i64::from))
         .bind(after.map(Cursor::micros))
         .bind(after.map(Cursor::id))
-        .bind(i64::from(limit.min(MAX_PAGE)));
+        .bind(i64::from(limit.min(MAX_PAGE)))
+        .bind(tenant.is_any());
     store.rows(query).await?.iter().map(job_of).collect()
 }
 

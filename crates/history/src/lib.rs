@@ -13,6 +13,7 @@ pub mod store;
 pub mod audit;
 pub mod jobs;
 pub mod logs;
+pub mod namespaces;
 pub mod notifications;
 pub mod peaks;
 pub mod series;

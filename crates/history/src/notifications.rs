@@ -198,11 +198,12 @@ pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) ->
     let text = |error: serde_json::Error| Error::Invalid(error.to_string());
     let stored = sqlx::query(
         "INSERT INTO notification_rules \
-         (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret) \
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 \
+         (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, namespace_uid) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT n.uid FROM namespaces n WHERE n.name = $2) \
          WHERE (SELECT COUNT(*) FROM notification_rules WHERE namespace = $2 AND id <> $1) < $10 \
          ON CONFLICT (id) DO UPDATE SET job_uid = excluded.job_uid, enabled = excluded.enabled, \
-         transitions = excluded.transitions, destination = excluded.destination, secret = excluded.secret \
+         transitions = excluded.transitions, destination = excluded.destination, secret = excluded.secret, \
+         namespace_uid = excluded.namespace_uid \
          WHERE notification_rules.namespace = excluded.namespace",
     )
     .bind(&rule.id)
@@ -309,7 +310,8 @@ pub struct Transition {
 pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Result<(), Error> {
     let rows = sqlx::query(
         "SELECT id, transitions FROM notification_rules \
-         WHERE namespace = $1 AND enabled = 1 AND (job_uid IS NULL OR job_uid = $2) ORDER BY id",
+         WHERE namespace = $1 AND enabled = 1 AND (job_uid IS NULL OR job_uid = $2) \
+         AND namespace_uid IS NOT DISTINCT FROM (SELECT j.namespace_uid FROM jobs j WHERE j.uid = $2) ORDER BY id",
     )
     .bind(&transition.namespace)
     .bind(&transition.uid)

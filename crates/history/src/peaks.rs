@@ -11,6 +11,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use crate::error::Error;
+use crate::namespaces::Tenant;
 use crate::store::{Store, optional_time};
 
 /// The maximum number of rows in one report.
@@ -120,6 +121,8 @@ pub struct Filter<'f> {
     pub namespace: Option<&'f str>,
     /// The program.
     pub program: Option<&'f str>,
+    /// Of which namespaces of a name.
+    pub tenant: Tenant,
 }
 
 /// A run that succeeded, with what it used.
@@ -155,7 +158,8 @@ const RUNS: &str = "SELECT uid, role, kind, namespace, name, started, finished, 
            MAX(requested_cpu_millicores) AS requested_cpu_millicores \
          FROM job_peaks WHERE ($2 IS NULL OR program = $2) GROUP BY uid, role, program, image) AS peaks \
        JOIN jobs ON jobs.uid = peaks.uid \
-       WHERE jobs.phase = 'Succeeded' AND ($1 IS NULL OR jobs.namespace = $1)) AS runs \
+       WHERE jobs.phase = 'Succeeded' AND ($1 IS NULL OR jobs.namespace = $1) \
+         AND ($5 = 1 OR jobs.namespace_uid = (SELECT n.uid FROM namespaces n WHERE n.name = jobs.namespace))) AS runs \
      WHERE place <= $3 ORDER BY namespace, program, place, role LIMIT $4";
 
 /// Returns runs that succeeded, at most the newest `most` of each program in each namespace: by namespace and program, the
@@ -165,7 +169,7 @@ const RUNS: &str = "SELECT uid, role, kind, namespace, name, started, finished, 
 /// If the store fails.
 pub async fn runs(store: &Store, filter: Filter<'_>, most: u32) -> Result<Vec<Run>, Error> {
     let query = sqlx::query(RUNS).bind(filter.namespace).bind(filter.program);
-    let rows = store.rows(query.bind(i64::from(most)).bind(MAX_ROWS)).await?;
+    let rows = store.rows(query.bind(i64::from(most)).bind(MAX_ROWS).bind(filter.tenant.is_any())).await?;
     let mut runs: Vec<Run> = Vec::new();
     for row in &rows {
         let (uid, program): (String, String) = (row.try_get("uid")?, row.try_get("program")?);

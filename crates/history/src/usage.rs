@@ -12,7 +12,8 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use crate::error::Error;
-use crate::store::Store;
+use crate::namespaces::Tenant;
+use crate::store::{Store, micros};
 
 /// The maximum number of running sources in one report.
 pub const MAX_REPORT: usize = 1000;
@@ -72,8 +73,11 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
         }
         sqlx::query(
             "INSERT INTO usage_intervals (uid, source, started, seen, namespace, job, username, cpu_millicores, \
-             memory_bytes, gpus, gpu_model) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+             memory_bytes, gpus, gpu_model, namespace_uid) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+             COALESCE((SELECT j.namespace_uid FROM jobs j WHERE j.uid = $1), \
+                (SELECT n.uid FROM namespaces n WHERE n.name = $5 AND n.created <= $12))) \
              ON CONFLICT (uid, source, started) DO UPDATE SET \
+             namespace_uid = COALESCE(usage_intervals.namespace_uid, excluded.namespace_uid), \
              seen = CASE WHEN excluded.seen > usage_intervals.seen THEN excluded.seen ELSE usage_intervals.seen END",
         )
         .bind(uid)
@@ -87,6 +91,7 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
         .bind(amount(*memory_bytes)?)
         .bind(serde_json::to_string(gpus).map_err(|error| Error::Invalid(error.to_string()))?)
         .bind(gpu_model)
+        .bind(micros(*started))
         .execute(&mut *write)
         .await?;
     }
@@ -238,7 +243,7 @@ pub async fn usage(
     store: &Store,
     period: Period,
     group: Group,
-    namespace: Option<&str>,
+    (namespace, tenant): (Option<&str>, Tenant),
     now: Timestamp,
 ) -> Result<BTreeMap<Key, Used>, Error> {
     let (from, until) = (period.from.as_second(), period.until.min(now).as_second());
@@ -250,10 +255,13 @@ pub async fn usage(
             "SELECT uid, source, started, ended, namespace, job, username, cpu_millicores, memory_bytes, gpus, \
              gpu_model FROM usage_intervals WHERE started < $1 AND (ended IS NULL OR ended > $2) \
              AND ($3 IS NULL OR namespace = $3) AND (uid, source, started) > ($4, $5, $6) \
+             AND ($8 = 1 OR namespace_uid = \
+                (SELECT n.uid FROM namespaces n WHERE n.name = usage_intervals.namespace)) \
              ORDER BY uid, source, started LIMIT $7",
         );
         let query = query.bind(until).bind(from).bind(namespace);
-        let rows = store.rows(query.bind(after.0).bind(after.1).bind(after.2).bind(PAGE)).await?;
+        let query = query.bind(after.0).bind(after.1).bind(after.2).bind(PAGE).bind(tenant.is_any());
+        let rows = store.rows(query).await?;
         for row in &rows {
             let next = Source::of(row, group, (from, until))?;
             match source.as_mut().filter(|source| source.id == next.id) {

@@ -62,6 +62,8 @@ mod queues;
 mod searches;
 mod upkeep;
 
+mod tenants;
+
 mod service;
 
 mod call;

@@ -30,6 +30,7 @@ use crate::searches::Searches;
 use crate::session::Sessions;
 use crate::signin;
 use crate::store::{Keep, Kept};
+use crate::tenants::Tenants;
 use crate::upkeep;
 use crate::watch::{Listeners, Watches};
 
@@ -110,8 +111,8 @@ fn record(
     board: &Arc<Board>,
     samples: &Arc<Samples>,
     peaks: &Arc<Peaks>,
-    kept: &Kept,
-    keep: &Keep,
+    tenants: &Arc<Tenants>,
+    (kept, keep): (&Kept, &Keep),
     stop: &CancellationToken,
 ) -> (Watches, Arc<Collector>, Arc<Ledger>) {
     let (recorder, ledger) = (Arc::new(Recorder::default()), Arc::new(Ledger::default()));
@@ -127,8 +128,14 @@ fn record(
     });
     let (health, stop, every) = (Health::default(), stop.clone(), keep.every);
     let (board, peaks, kept, keep) = (board.clone(), peaks.clone(), kept.clone(), keep.clone());
+    let tenants = tenants.clone();
     tokio::spawn(async move {
         tokio::join!(
+            supervise("namespaces", &health, &stop, |scope| tenants.clone().run(
+                kept.clone(),
+                every,
+                scope.stop
+            )),
             supervise("recorder", &health, &stop, |scope| recorder.clone().run(
                 kept.clone(),
                 every,
@@ -169,6 +176,7 @@ pub struct Service {
     pub(crate) searches: Searches,
     pub(crate) collector: Arc<Collector>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) tenants: Arc<Tenants>,
     rooms: Rooms,
     pub(crate) kept: Kept,
     pub(crate) keep: Keep,
@@ -189,7 +197,9 @@ impl Service {
         let board = Arc::new(Board::default());
         let (kept, samples) = (Kept::start(keep, stop), Arc::new(Samples::default()));
         let peaks = Arc::new(Peaks::default());
-        let (watches, collector, ledger) = record(own, &board, &samples, &peaks, &kept, keep, stop);
+        let tenants = Tenants::watch(own, stop);
+        let (watches, collector, ledger) =
+            record(own, &board, &samples, &peaks, &tenants, (&kept, keep), stop);
         let (how, into) = ((settings.sample, settings.asks_nodes), (samples.clone(), peaks));
         let sampling = samples::sample(own.clone(), board.clone(), into, how, stop.clone());
         tokio::spawn(sampling);
@@ -206,6 +216,7 @@ impl Service {
             searches: Searches::default(),
             collector,
             ledger,
+            tenants,
             rooms: Rooms::default(),
             kept,
             keep: keep.clone(),
@@ -223,10 +234,13 @@ impl Service {
         self.rooms.of(&self.access, caller, namespace, self.settings.reading).await
     }
 
-    /// Returns once every MPIJob is known: from then on lists are complete. Also waits until the store is open or it is
-    /// known that it cannot be opened now.
+    /// Returns once every MPIJob is known: from then on lists are complete. Also waits until the store is open and knows the
+    /// namespaces, or it is known that it cannot be opened now.
     pub async fn ready(&self) {
         self.watches.filled().await;
         self.kept.tried().await;
+        if self.kept.opened().is_ok() {
+            self.tenants.known().await;
+        }
     }
 }

@@ -72,6 +72,11 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0008_peaks.down.sql"),
     ),
     Migration::for_both(
+        9,
+        include_str!("../../migrations/0009_namespaces.up.sql"),
+        include_str!("../../migrations/0009_namespaces.down.sql"),
+    ),
+    Migration::for_both(
         20,
         include_str!("../../migrations/0020_printed.up.sql"),
         include_str!("../../migrations/0020_printed.down.sql"),

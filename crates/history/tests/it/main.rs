@@ -10,6 +10,7 @@ mod bucket;
 mod jobs;
 mod kills;
 mod logs;
+mod namespaces;
 mod notifications;
 mod peaks;
 mod schema;

@@ -63,7 +63,7 @@ fn only_runs_that_succeeded_count_the_newest_of_each_program_first() {
             record(&store, &[report(uid, "one", 1, 1)]).await.unwrap();
         }
         let of = async |namespace, program, most| {
-            let found = runs(&store, Filter { namespace, program }, most).await.unwrap();
+            let found = runs(&store, Filter { namespace, program, ..Filter::default() }, most).await.unwrap();
             names(&found).join(" ")
         };
         assert_eq!(of(None, None, 2).await, "c b other");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use history::namespaces::Tenant;
 use history::usage::{self, End, Group, Key, Period, Resources, Running, Used, ended, record};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -87,7 +88,7 @@ fn gpu_seconds_are_those_of_a_count_second_by_second() {
                 }
             }
             let period = Period { from: at(from), until: at(until) };
-            let used = usage::usage(&store, period, BY_NAMESPACE, None, at(now)).await.unwrap();
+            let used = usage::usage(&store, period, BY_NAMESPACE, (None, Tenant::Any), at(now)).await.unwrap();
             assert_eq!(gpu_seconds(&used), expected, "{pods:?} in {period:?}");
             usage::end_unseen(&store, at(base + 999)).await.unwrap();
             usage::prune(&store, at(base + 999)).await.unwrap();
@@ -103,7 +104,7 @@ fn gpus_are_also_summed_by_the_model_that_their_pods_ask_for() {
         of_model.resources.gpu_model = "H100".to_owned();
         record(&store, &[of_model, running(0, 1, 10, 1)], at(12)).await.unwrap();
         let period = Period { from: at(0), until: at(30) };
-        let used = usage::usage(&store, period, BY_NAMESPACE, None, at(30)).await.unwrap();
+        let used = usage::usage(&store, period, BY_NAMESPACE, (None, Tenant::Any), at(30)).await.unwrap();
         let used = used.values().next().unwrap();
         let resource = || "nvidia.com/gpu".to_owned();
         let by_model =
@@ -125,7 +126,7 @@ fn two_replicas_that_see_the_same_pods_count_them_once() {
         ended(&replicas[0], &[end("uid-0", "pod-0", 20)]).await.unwrap();
         ended(&replicas[1], &[end("uid-0", "pod-0", 22)]).await.unwrap();
         let period = Period { from: at(0), until: at(30) };
-        let used = usage::usage(&replicas[0], period, BY_NAMESPACE, Some("team-0"), at(1000)).await.unwrap();
+        let used = usage::usage(&replicas[0], period, BY_NAMESPACE, (Some("team-0"), Tenant::Any), at(1000)).await.unwrap();
         assert_eq!(gpu_seconds(&used), BTreeMap::from([("team-0".to_owned(), 2 * 10 + 7 * 2 * 20)]));
     });
 }
@@ -139,7 +140,7 @@ fn a_pod_whose_end_was_missed_ends_when_it_was_last_seen() {
         assert_eq!(usage::end_unseen(&store, at(40)).await.unwrap(), 1);
         let all = Group { namespace: true, user: true, job: true };
         let period = Period { from: at(0), until: at(1000) };
-        let used = usage::usage(&store, period, all, None, at(60)).await.unwrap();
+        let used = usage::usage(&store, period, all, (None, Tenant::Any), at(60)).await.unwrap();
         let key = Key {
             namespace: Some("team-0".to_owned()),
             user: Some("jane".to_owned()),

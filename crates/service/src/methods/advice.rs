@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use history::namespaces::Tenant;
 use history::peaks::{self, Filter, Run};
 use jobs::Kind;
 use jobs::preflight::PATIENCE;
@@ -18,6 +19,7 @@ use crate::problem::Problem;
 use crate::program::Program;
 use crate::row::time;
 use crate::service::Service;
+use crate::tenants;
 
 /// The most runs of a program that advice rests on: what it used long ago says little.
 const MOST_RUNS: u32 = 20;
@@ -36,7 +38,8 @@ pub async fn list_advice(
         service.access.require(&caller, right, Kind::MpiJob.names()).await?;
     }
     let store = &service.kept.opened()?.store;
-    let found = peaks::runs(store, Filter { namespace, program: None }, MOST_RUNS).await?;
+    let tenant = tenants::of(&service, &caller, "list", &Kind::ALL).await?;
+    let found = peaks::runs(store, Filter { namespace, program: None, tenant }, MOST_RUNS).await?;
     let places = found.iter().filter_map(|run| Some((Kind::named(&run.kind)?, run.namespace.clone())));
     let visible = visible(&service, &caller, places.collect()).await?;
     let is_visible = |run: &Run| {
@@ -69,7 +72,9 @@ pub async fn of_draft(
         return None;
     }
     let opened = service.kept.opened().ok()?;
-    let filter = Filter { namespace: Some(namespace), program: Some(&program.id) };
+    // What an earlier namespace of this name ran is not about its jobs, whoever asks.
+    let tenant = service.tenants.require_known().map(|()| Tenant::Present).ok()?;
+    let filter = Filter { namespace: Some(namespace), program: Some(&program.id), tenant };
     // A job is created without advice where the store does not answer.
     let runs =
         tokio::time::timeout(PATIENCE, peaks::runs(&opened.store, filter, MOST_RUNS)).await.ok()?.ok()?;

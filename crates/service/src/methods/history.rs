@@ -14,6 +14,7 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::{actor, count, time};
 use crate::service::Service;
+use crate::tenants;
 
 /// The number of states in a page if none is given, and the largest.
 const PAGE: u32 = 200;
@@ -24,7 +25,7 @@ const MOST_JOBS: u32 = 100;
 /// Returns a job's history.
 pub async fn get_history(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: GetHistoryRequest,
 ) -> Result<JobHistory, Problem> {
     let store = &service.kept.opened()?.store;
@@ -38,6 +39,7 @@ pub async fn get_history(
         namespace: Some(request.namespace.clone()),
         kind: Some(kind.name().to_owned()),
         name: Some(request.name.clone()),
+        tenant: tenants::of(&service, &caller, "get", &[kind]).await?,
         ..Filter::default()
     };
     let mut found = jobs::jobs(store, &filter, None, MOST_JOBS).await?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use history::logs::{self as archive, Archive, Selection, Source};
+use history::namespaces::Tenant;
 use jiff::Timestamp;
 use jobs::logs::kept::{self, Kept};
 use jobs::logs::sieve::{self, MAX_CONTEXT, Wanted};
@@ -20,6 +21,7 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::{count, time};
 use crate::service::Service;
+use crate::tenants;
 
 /// The most states of pods to ask for.
 const MOST_STATES: usize = 20;
@@ -39,7 +41,7 @@ pub async fn read_logs(
 ) -> Result<BoxStream<'static, Result<LogItem, Problem>>, Problem> {
     let kind = kind(&request.kind)?;
     let choice = choice(&request)?;
-    let of_job = Arc::new(OfJob { service, kind, request, choice });
+    let of_job = Arc::new(OfJob { service, caller: caller.clone(), kind, request, choice });
     let (choice, request) = (&of_job.choice, &of_job.request);
     let job = (kind, request.namespace.as_str(), request.name.as_str());
     let lines = match logs::logs_with(&caller.client, job, choice.clone(), Some(of_job.clone())).await {
@@ -64,6 +66,7 @@ pub async fn read_logs(
 /// What is archived of a job, as one request reads it.
 struct OfJob {
     service: Arc<Service>,
+    caller: Arc<Caller>,
     kind: Kind,
     request: ReadLogsRequest,
     choice: Choice,
@@ -79,7 +82,7 @@ impl OfJob {
 
     /// Returns the archive, and the run to read of each part of the job: the last of one container.
     async fn runs(&self) -> Result<Option<(Archive, BTreeMap<String, Run>)>, Problem> {
-        let Self { service, kind, request, choice } = self;
+        let Self { service, caller, kind, request, choice } = self;
         let opened = service.kept.opened()?;
         // The archive does not know the states of pods.
         if !choice.states.is_empty() {
@@ -88,7 +91,10 @@ impl OfJob {
         let key = (*kind, request.namespace.clone(), request.name.clone());
         let uid = match service.board.get(&key) {
             Some(job) => Some(job.row.uid.clone()),
-            None => last_of_name(&opened.store, *kind, request).await?,
+            None => {
+                let tenant = tenants::of(service, caller, "get", &[*kind]).await?;
+                last_of_name(&opened.store, *kind, request, tenant).await?
+            }
         };
         let Some(uid) = uid else { return Ok(None) };
         let runs = runs(archive::sources(&opened.archive, &uid, None).await?, choice)?;
@@ -134,11 +140,13 @@ async fn last_of_name(
     store: &history::Store,
     kind: Kind,
     request: &ReadLogsRequest,
+    tenant: Tenant,
 ) -> Result<Option<String>, Problem> {
     let filter = history::jobs::Filter {
         namespace: Some(request.namespace.clone()),
         kind: Some(kind.name().to_owned()),
         name: Some(request.name.clone()),
+        tenant,
         ..history::jobs::Filter::default()
     };
     Ok(history::jobs::jobs(store, &filter, None, 1).await?.pop().map(|job| job.uid))

@@ -83,6 +83,7 @@ pub async fn put_notification_rule(
         namespace, name, job, phases, reasons, causes, secret, disabled, ..
     } = &request;
     operation::about(RESOURCE, name, None);
+    service.tenants.require_known()?;
     for (field, words) in [("phases", phases), ("reasons", reasons), ("causes", causes)] {
         if words.len() > MOST_WORDS || words.iter().any(|word| word.len() > LONGEST_WORD) {
             let fault = format!("has more than {MOST_WORDS} words, or one of more than {LONGEST_WORD} bytes");

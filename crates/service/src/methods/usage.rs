@@ -16,6 +16,7 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::time;
 use crate::service::Service;
+use crate::tenants;
 
 /// The length of the period if its beginning is not given.
 const USUAL: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -73,7 +74,8 @@ pub async fn list_usage(
     }
     let store = &service.kept.opened()?.store;
     let period = Period { from, until };
-    let mut sums = usage::usage(store, period, group, namespace, now).await?;
+    let tenant = tenants::of(&service, &caller, "list", &[Kind::MpiJob]).await?;
+    let mut sums = usage::usage(store, period, group, (namespace, tenant), now).await?;
     if namespace.is_none() {
         let visible = visible(&service, &caller, sums.keys()).await?;
         sums.retain(|key, _| key.namespace.as_ref().is_some_and(|namespace| visible.contains(namespace)));

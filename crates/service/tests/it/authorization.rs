@@ -212,6 +212,7 @@ async fn the_service_itself_only_reads_jobs_and_their_pods_and_asks_who_and_what
             || (sent.starts_with("GET /apis/kueue.x-k8s.io/") && sent.contains("/workloads?"))
             || sent.starts_with("GET /apis/metrics.k8s.io/v1beta1/pods?")
             || sent.starts_with("GET /api/v1/pods?")
+            || sent.starts_with("GET /api/v1/namespaces?")
             || (sent.starts_with("GET /api/v1/namespaces/") && sent.contains("/log?"));
         assert!(allowed, "{sent}");
     }

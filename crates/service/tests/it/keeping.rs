@@ -448,8 +448,8 @@ fn output_of_a_pytorchjob_is_read_by_replica_before_and_after_its_pods_are_gone(
 }
 
 #[test]
-fn a_log_of_more_than_half_a_million_lines_is_a_curve_to_its_end() {
-    const LINES: i64 = 500_500;
+fn a_long_log_is_a_curve_to_its_end() {
+    const LINES: i64 = 50_500;
     on_sqlite(async |place| {
         let stage = Stage::on(place).await;
         stage.job(TEAM, "a").await;
@@ -484,5 +484,38 @@ fn a_log_of_more_than_half_a_million_lines_is_a_curve_to_its_end() {
             assert!(gaps.clone().all(|gap| gap > 0) && gaps.max() < Some(LINES / 100), "{steps:?}");
         }
         assert!(!seen["notes"].to_string().contains("patterns"), "{seen:#}");
+    });
+}
+
+#[test]
+fn a_namespace_that_is_created_again_shows_nothing_of_the_former_one() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        let of = |what: &str| format!("/api/v1/namespaces/recycled/{what}");
+        stage.create_namespace("recycled").await;
+        for role in ["kubeflow-mpijobs-edit", "system:aggregate-to-view"] {
+            stage.allow("recycled", "jane", role).await;
+        }
+        let rule = json!({ "url": "https://example.com/hook" });
+        until(&stage, &of("notifications"), JANE, |reply| reply.status == 200).await;
+        assert_eq!(stage.rest("PUT", &of("notifications/old"), JANE, Some(rule)).await.status, 200);
+        stage.job("recycled", "train").await;
+        stage.output(vec![("train-worker-0".to_owned(), 1, "a secret".to_owned())]);
+        stage.pod("recycled", "train", "worker", "train-worker-0").await;
+        stage.until_archived("train", 1).await;
+        let (history, logs) = (of("jobs/mpijob/train/history"), of("jobs/mpijob/train/logs?all=true"));
+        until(&stage, &history, JANE, |reply| reply.status == 200).await;
+        let jobs: Api<DynamicObject> = ::jobs::Kind::MpiJob.api(&stage.admin, "recycled");
+        jobs.delete("train", &DeleteParams::default()).await.unwrap();
+        stage.delete_pod("recycled", "train-worker-0").await;
+        until(&stage, &logs, JANE, |reply| reply.text.contains("a secret")).await;
+        stage.delete_namespace("recycled").await;
+        stage.create_namespace("recycled").await;
+        until(&stage, &history, JANE, |reply| reply.status == 404).await;
+        let hidden = stage.get(&logs, JANE).await;
+        assert_eq!((hidden.status, hidden.text.contains("a secret")), (404, false), "{}", hidden.text);
+        assert_eq!(stage.get(&of("notifications"), JANE).await.json()["rules"], json!([]));
+        assert_eq!(stage.get(&history, ADMIN).await.status, 200, "those who may read everything still can");
+        assert!(stage.get(&logs, ADMIN).await.text.contains("a secret"));
     });
 }

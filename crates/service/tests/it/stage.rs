@@ -522,6 +522,25 @@ impl Stage {
         pods.get(name).await.unwrap().uid().unwrap()
     }
 
+    /// Creates a namespace.
+    pub async fn create_namespace(&self, name: &str) {
+        let namespaces: Api<Namespace> = Api::all(self.admin.clone());
+        let namespace = json!({ "metadata": { "name": name } });
+        namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
+    }
+
+    /// Deletes a namespace, as its controller does once it is empty.
+    pub async fn delete_namespace(&self, name: &str) {
+        let namespaces: Api<Namespace> = Api::all(self.admin.clone());
+        namespaces.delete(name, &DeleteParams::default()).await.unwrap();
+        let mut namespace = namespaces.get(name).await.unwrap();
+        namespace.spec.as_mut().unwrap().finalizers = None;
+        namespaces
+            .replace_subresource("finalize", name, &PostParams::default(), &namespace)
+            .await
+            .unwrap();
+    }
+
     /// Takes a person's roles in the team away.
     pub async fn revoke(&self, person: &str) {
         let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> =

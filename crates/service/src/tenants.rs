@@ -1,0 +1,136 @@
+//! Keeps the store informed about which namespace has a name now, and decides whose records a caller may read: a name can be
+//! used again by others, and what an earlier namespace of that name left is not theirs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::jobs::Kind;
+use controller_runtime::cache::{Cache, follow};
+use history::namespaces::{self, Namespace, Tenant};
+use history::{Error, Store};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use kube::api::Api;
+use kube::{Client, ResourceExt as _};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Right;
+use crate::identity::Caller;
+use crate::problem::Problem;
+use crate::service::Service;
+use crate::store::Kept;
+
+/// The namespaces of the cluster.
+pub struct Tenants {
+    cache: Cache<v1::Namespace>,
+    changed: Arc<Notify>,
+    /// Whether the store knows them all.
+    are_known: watch::Sender<bool>,
+}
+
+impl Tenants {
+    /// Watches them until `stop`.
+    pub fn watch(client: &Client, stop: &CancellationToken) -> Arc<Self> {
+        let (cache, changed) = (Cache::default(), Arc::new(Notify::new()));
+        let heard = changed.clone();
+        cache.on_change(stop, move |_| heard.notify_one());
+        tokio::spawn(follow(Api::all(client.clone()), cache.clone(), stop.clone()));
+        Arc::new(Self { cache, changed, are_known: watch::Sender::new(false) })
+    }
+
+    /// Keeps the store informed until `stop`.
+    pub async fn run(self: Arc<Self>, kept: Kept, every: Duration, stop: CancellationToken) {
+        let work = async {
+            let opened = kept.wait().await;
+            self.cache.filled().await;
+            let mut known = HashMap::new();
+            loop {
+                let stored = self.store(&opened.store, &mut known).await;
+                kept.note(&stored);
+                match stored {
+                    Ok(()) => {
+                        self.are_known.send_replace(true);
+                        self.changed.notified().await;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot record which namespaces are there; trying again");
+                        tokio::time::sleep(every).await;
+                    }
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// Stores what differs from what the store knows; `known` is that, empty at first.
+    async fn store(&self, store: &Store, known: &mut HashMap<String, String>) -> Result<(), Error> {
+        if known.is_empty() {
+            let stored = namespaces::all(store).await?.into_iter();
+            known.extend(stored.map(|namespace| (namespace.name, namespace.uid)));
+        }
+        let there: HashMap<String, Namespace> =
+            self.cache.list().iter().map(|found| (found.name_any(), namespace(found))).collect();
+        let is_gone = |(name, _): &(&String, &String)| !there.contains_key(*name);
+        let gone: Vec<(String, String)> =
+            known.iter().filter(is_gone).map(|(name, uid)| (name.clone(), uid.clone())).collect();
+        for (name, uid) in gone {
+            namespaces::forget(store, &name, &uid).await?;
+            known.remove(&name);
+        }
+        for (name, namespace) in there {
+            if known.get(&name) != Some(&namespace.uid) {
+                namespaces::learn(store, &namespace).await?;
+                known.insert(name, namespace.uid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns once the store knows which namespaces are there.
+    pub async fn known(&self) {
+        // The sender is part of this, so it is not gone.
+        let _ = self.are_known.subscribe().wait_for(|known| *known).await;
+    }
+
+    /// Refuses to go on before the store knows which namespaces are there.
+    ///
+    /// # Errors
+    /// 503.
+    pub fn require_known(&self) -> Result<(), Problem> {
+        match *self.are_known.borrow() {
+            true => Ok(()),
+            false => Err(Problem::unavailable("the namespaces of the cluster are not read yet")),
+        }
+    }
+}
+
+fn namespace(found: &v1::Namespace) -> Namespace {
+    let created = found.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    Namespace {
+        name: found.name_any(),
+        uid: found.uid().unwrap_or_default(),
+        created: created.unwrap_or(Timestamp::UNIX_EPOCH),
+    }
+}
+
+/// Returns whose records a caller may read who has a right on jobs of these kinds in a namespace: those of earlier
+/// namespaces of its name only with the same right everywhere.
+///
+/// # Errors
+/// 503 if that is not known now.
+pub async fn of(
+    service: &Service,
+    caller: &Caller,
+    verb: &'static str,
+    kinds: &[Kind],
+) -> Result<Tenant, Problem> {
+    service.tenants.require_known()?;
+    for kind in kinds {
+        if !service.access.may(caller, Right::on_jobs(verb, *kind, "")).await? {
+            return Ok(Tenant::Present);
+        }
+    }
+    Ok(Tenant::Any)
+}
