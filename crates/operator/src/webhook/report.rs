@@ -4,11 +4,14 @@
 //! until the service has recorded them. A batch that the service refuses is halved until the report that it does not
 //! accept is found; that one is left out. Reports that are left out, or for which the queue has no room, are counted, and
 //! the count is reported as a line of its own. Those that a crash loses are in this process's own log.
+//!
+//! A user may update a job as often as the API server permits, and a retried update is a review of its own. Of the updates of
+//! one user to one job, some are reported each minute, and the others are counted in one report.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -18,6 +21,7 @@ use kube::{Client, Config, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::review::{Decision, Request};
@@ -37,6 +41,11 @@ const LAST_CHANCE: Duration = Duration::from_secs(5);
 const MOST_GROUPS: usize = 100;
 /// The most bytes of the changed fields in a report.
 const LONGEST_REASON: usize = 512;
+/// How many updates of one user to one job are reported within a time; the others are counted.
+const UPDATES: u32 = 20;
+const WITHIN: Duration = Duration::from_secs(60);
+/// The most users and jobs whose updates are counted at a time; those of others are all reported.
+const MOST_COUNTED: usize = 10_000;
 /// The verb of the report about others that were lost.
 const LOST: &str = "lost";
 /// Where the service takes reports.
@@ -190,10 +199,63 @@ fn unrecorded(error: &(dyn Error + Send + Sync + 'static)) -> Unrecorded {
     }
 }
 
+/// Updates of one user to one job.
+struct Updates {
+    since: Instant,
+    reported: u32,
+    /// Those that were not reported: how many, and the last.
+    others: Option<(u64, Admission)>,
+}
+
+/// Recent updates, by user, resource, namespace and name.
+#[derive(Default)]
+struct Recent(Lock<HashMap<[String; 4], Updates>>);
+
+impl Recent {
+    fn updates(&self) -> std::sync::MutexGuard<'_, HashMap<[String; 4], Updates>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.updates().is_empty()
+    }
+
+    /// Returns the update if it is to be reported on its own, and counts it otherwise.
+    fn pass(&self, update: Admission) -> Option<Admission> {
+        let mut recent = self.updates();
+        let Admission { user, resource, namespace, name, .. } = &update;
+        let key = [user.clone(), resource.clone(), namespace.clone(), name.clone()];
+        if recent.len() >= MOST_COUNTED && !recent.contains_key(&key) {
+            return Some(update);
+        }
+        let fresh = || Updates { since: Instant::now(), reported: 0, others: None };
+        let updates = recent.entry(key).or_insert_with(fresh);
+        if updates.reported < UPDATES {
+            updates.reported += 1;
+            return Some(update);
+        }
+        let before = updates.others.as_ref().map_or(0, |(count, _)| *count);
+        updates.others = Some((before + 1, update));
+        None
+    }
+
+    /// Removes what is at least this old, and returns the reports of those that were counted.
+    fn counted(&self, age: Duration) -> Vec<Admission> {
+        let mut recent = self.updates();
+        let old = recent.extract_if(|_, updates| updates.since.elapsed() >= age);
+        let summary = |(count, last): (u64, Admission)| Admission {
+            reason: format!("{count} more updates within a minute; the last one: {}", last.reason),
+            ..last
+        };
+        old.filter_map(|(_, updates)| updates.others.map(summary)).collect()
+    }
+}
+
 /// Reports admissions. Clones share one queue.
 #[derive(Clone)]
 pub struct Reporter {
     queue: mpsc::Sender<Admission>,
+    recent: Arc<Recent>,
     /// How many reports found no room in the queue.
     lost: Arc<AtomicU64>,
 }
@@ -202,15 +264,15 @@ impl Reporter {
     /// Creates a reporter and the work that sends its reports, which ends some time after `stop`.
     pub fn new(sink: Arc<dyn Sink>, stop: CancellationToken) -> (Self, impl Future<Output = ()> + Send) {
         let (queue, reports) = mpsc::channel(MOST_WAITING);
-        let lost = Arc::new(AtomicU64::new(0));
-        let reporter = Self { queue, lost: lost.clone() };
+        let (lost, recent) = (Arc::new(AtomicU64::new(0)), Arc::new(Recent::default()));
+        let reporter = Self { queue, lost: lost.clone(), recent: recent.clone() };
         let work = async move {
             let last_chance = async {
                 stop.cancelled().await;
                 tokio::time::sleep(LAST_CHANCE).await;
             };
             tokio::select! {
-                () = send(&*sink, reports, &lost) => {}
+                () = send(&*sink, reports, (&lost, &recent)) => {}
                 () = last_chance => tracing::warn!("some admissions were not reported to the audit log"),
             }
         };
@@ -219,6 +281,10 @@ impl Reporter {
 
     /// Queues a report.
     pub(super) fn report(&self, admission: Admission) {
+        let is_update = admission.verb == "update";
+        let Some(admission) = (if is_update { self.recent.pass(admission) } else { Some(admission) }) else {
+            return;
+        };
         if self.queue.try_send(admission).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("an admission is not reported to the audit log: too many wait");
@@ -227,13 +293,27 @@ impl Reporter {
 }
 
 /// Sends reports until no more can come.
-async fn send(sink: &dyn Sink, mut reports: mpsc::Receiver<Admission>, lost: &AtomicU64) {
+async fn send(
+    sink: &dyn Sink,
+    mut reports: mpsc::Receiver<Admission>,
+    (lost, recent): (&AtomicU64, &Recent),
+) {
     let (mut waiting, mut wait, mut at_once) = (VecDeque::new(), FIRST_WAIT, AT_ONCE);
     loop {
+        waiting.extend(recent.counted(WITHIN));
         if waiting.is_empty() && lost.load(Ordering::Relaxed) == 0 {
-            match reports.recv().await {
-                Some(report) => waiting.push_back(report),
-                None => return,
+            let counts = !recent.is_empty();
+            tokio::select! {
+                report = reports.recv() => match report {
+                    Some(report) => waiting.push_back(report),
+                    None => {
+                        waiting.extend(recent.counted(Duration::ZERO));
+                        if waiting.is_empty() {
+                            return;
+                        }
+                    }
+                },
+                () = tokio::time::sleep(WITHIN), if counts => continue,
             }
         }
         let missing = lost.swap(0, Ordering::Relaxed);
@@ -281,8 +361,6 @@ async fn send(sink: &dyn Sink, mut reports: mpsc::Receiver<Admission>, lost: &At
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex as Lock;
-
     use super::*;
 
     /// A log that does not accept some reports.
@@ -337,6 +415,32 @@ mod tests {
         assert_eq!((found[0].reason.as_str(), found[1].user.as_str()), ("7 reports are missing", "good"));
         let old = recorded(&["good"], 7, false).await;
         assert_eq!(old.len(), 1, "a log that does not know such a line gets the others");
+    }
+
+    #[tokio::test]
+    async fn many_updates_of_a_job_are_counted_in_one_report() {
+        let sink = Arc::new(Picky { knows_lost: true, ..Picky::default() });
+        let (reporter, work) = Reporter::new(sink.clone(), CancellationToken::new());
+        for number in 0..500 {
+            let update = |name: &str| Admission {
+                review: number.to_string(),
+                verb: "update".to_owned(),
+                name: name.to_owned(),
+                reason: "spec.runPolicy.suspend".to_owned(),
+                ..Admission::default()
+            };
+            reporter.report(update("busy"));
+            if number == 0 {
+                reporter.report(update("other"));
+            }
+        }
+        drop(reporter);
+        work.await;
+        let recorded = sink.recorded.lock().unwrap();
+        assert_eq!(recorded.len(), UPDATES as usize + 2, "the other job's, and the count");
+        let last = recorded.last().unwrap();
+        assert_eq!((last.review.as_str(), last.name.as_str()), ("499", "busy"));
+        assert_eq!(last.reason, "480 more updates within a minute; the last one: spec.runPolicy.suspend");
     }
 
     #[test]
