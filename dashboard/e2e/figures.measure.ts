@@ -46,7 +46,11 @@ async function watch(page: Page): Promise<void> {
 async function visitService(next: string, test: (page: Page) => Promise<void>): Promise<void> {
   const { path } = await ask<{ path: string }>("POST", "/api/v1/signin", { next });
   const at: Visit = { at: cluster.service.url, options: { ignoreHTTPSErrors: true }, prepare: watch };
-  await visit(path, at, test);
+  await visit(path, at, async (page) => {
+    await page.getByRole("button", { name: /^Sign in as / }).click();
+    await page.waitForURL((address) => address.pathname !== "/signin");
+    await test(page);
+  });
 }
 
 /** What blocked the page while something was done. */

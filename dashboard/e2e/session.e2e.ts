@@ -17,6 +17,12 @@ async function oneTime(next: string): Promise<string> {
   return path;
 }
 
+/** Signs in at a one-time address, which leads to a page. */
+async function enter(page: Page, next: string): Promise<void> {
+  await page.getByRole("button", { name: /^Sign in as / }).click();
+  await page.waitForURL(`${url}${next}`);
+}
+
 function suspendPath(namespace: string): string {
   return `/api/v1/namespaces/${namespace}/jobs/mpijob/job/suspend`;
 }
@@ -41,7 +47,8 @@ describe("a session", () => {
   test("begins at a one-time address, which works once", async () => {
     const address = await oneTime("/jobs?phase=Failed");
     await visit(address, atService, async (page) => {
-      expect(page.url()).toBe(`${url}/jobs?phase=Failed`);
+      expect(await page.context().cookies()).toEqual([]);
+      await enter(page, "/jobs?phase=Failed");
       const [cookie] = await page.context().cookies();
       expect(cookie).toMatchObject({ name: "__Host-odh-session", httpOnly: true, secure: true, sameSite: "Strict" });
       expect(await page.evaluate(() => document.cookie)).toBe("");
@@ -74,6 +81,7 @@ describe("a session", () => {
     const namespace = createNamespace("session");
     await createJob(namespace, { name: "job" });
     await visit(await oneTime(`/jobs/${namespace}/mpijob/job`), atService, async (page) => {
+      await enter(page, `/jobs/${namespace}/mpijob/job`);
       const refused = await changeWithoutHeader(page, suspendPath(namespace));
       expect(refused).toEqual({ status: 403, reason: "CsrfToken" });
       // A form of another page, in the same browser: the cookie does not travel, or the origin is refused.

@@ -170,7 +170,7 @@ fn while_it_lasts(response: Response<Body>, session: Session) -> Response<Body> 
 }
 
 /// The secret in a request's cookie.
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+pub fn cookie(headers: &HeaderMap) -> Option<&str> {
     headers
         .get_all(header::COOKIE)
         .iter()

@@ -71,6 +71,13 @@ impl Sessions {
         keep(&self.tickets, caller, TICKET)
     }
 
+    /// Returns the user of a ticket without using it up.
+    pub fn user_of(&self, secret: &str) -> Option<String> {
+        let tickets = locked(&self.tickets);
+        let ticket = tickets.by_id.get(&digest(secret))?;
+        (Instant::now() < ticket.until).then(|| ticket.user.clone())
+    }
+
     /// Uses a ticket up; returns the authorization of who made it.
     pub fn redeem(&self, secret: &str) -> Option<HeaderValue> {
         locked(&self.tickets).remove(&digest(secret)).map(|ticket| ticket.authorization)

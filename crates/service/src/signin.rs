@@ -1,4 +1,7 @@
 //! Signing in and out with a browser: `/signin`, `/signout`, and `/session`, which says who is signed in.
+//!
+//! A session begins only by a form of this service's own page. At a one-time address, the page names the user and has a
+//! button: otherwise a link could make a browser act as another user without anybody noticing.
 
 use std::sync::Arc;
 
@@ -8,7 +11,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::json;
 
 use crate::body::Bounded;
-use crate::browser::{self, Peer, bearer, is_own_page, no_cookie};
+use crate::browser::{self, Peer, bearer, cookie, is_own_page, no_cookie};
 use crate::page::{self, escape};
 use crate::problem::Problem;
 use crate::rest::{decoded, refuse, respond};
@@ -60,7 +63,7 @@ pub fn is_path(text: &str) -> bool {
         && text.len() <= LONGEST_NEXT
 }
 
-/// `/signin`: the page, a one-time address, or the page's form.
+/// `/signin`: the page, that of a one-time address, or the form of one of them.
 pub async fn sign_in(State(service): State<Arc<Service>>, request: Request) -> Response<Body> {
     match enter(&service, request).await {
         Ok(response) => response,
@@ -75,10 +78,10 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
         if sent.ticket.is_empty() {
             return Ok(form(&sent, ""));
         }
-        return match service.sessions.redeem(&sent.ticket) {
-            Some(authorization) => begin(service, &sent, &authorization).await,
-            None => Ok(form(&sent, "This address was used before, or has expired.")),
-        };
+        return Ok(match service.sessions.user_of(&sent.ticket) {
+            Some(user) => confirmation(&sent, &user),
+            None => form(&sent, USED),
+        });
     }
     if !is_own_page(service, &parts) {
         return Ok(form(&Sent::default(), "The form came from another page. Try again here."));
@@ -88,10 +91,35 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
     let share = Arc::new(service.forms.share(address));
     let form_body = Bounded::new(body, share, MAX_FORM).bytes().await?;
     let sent = Sent::read(&String::from_utf8_lossy(&form_body))?;
-    match bearer(sent.token.trim().as_bytes()) {
-        Some(authorization) => begin(service, &sent, &authorization).await,
-        None => Ok(form(&sent, "This is not a token.")),
+    let (authorization, fault) = match sent.ticket.as_str() {
+        "" => (bearer(sent.token.trim().as_bytes()), "This is not a token."),
+        ticket => (service.sessions.redeem(ticket), USED),
+    };
+    let Some(authorization) = authorization else { return Ok(form(&sent, fault)) };
+    let before = cookie(&parts.headers).and_then(|secret| service.sessions.find(secret));
+    let response = begin(service, &sent, &authorization).await?;
+    // The browser forgets the cookie of the session that it had; nothing else should use it either.
+    if let (StatusCode::SEE_OTHER, Some(before)) = (response.status(), before) {
+        service.sessions.end(&before.id);
     }
+    Ok(response)
+}
+
+/// What is wrong with a one-time address.
+const USED: &str = "This address was used before, or has expired.";
+
+/// The page of a one-time address: whose it is, and a button.
+fn confirmation(sent: &Sent, user: &str) -> Response<Body> {
+    let (user, ticket, next) = (escape(user), escape(&sent.ticket), escape(sent.next()));
+    let body = format!(
+        "<h1>Sign in to distributed training</h1>\n\
+         <p>This address signs this browser in as <strong><bdi>{user}</bdi></strong>. Go on only if that is you.</p>\n\
+         <form method=\"post\" action=\"/signin\">\n\
+         <input type=\"hidden\" name=\"ticket\" value=\"{ticket}\">\n\
+         <input type=\"hidden\" name=\"next\" value=\"{next}\">\n\
+         <button type=\"submit\" autofocus>Sign in as <bdi>{user}</bdi></button>\n</form>"
+    );
+    page::respond(StatusCode::OK, "Sign in", &body)
 }
 
 /// Begins a session of the caller with this authorization.
@@ -133,7 +161,7 @@ fn form(sent: &Sent, fault: &str) -> Response<Body> {
          <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"off\" spellcheck=\"false\" required autofocus>\n\
          <button type=\"submit\">Sign in</button>\n</form>\n\
          <p>On OpenShift, the console shows it under <q>Copy login command</q>. A local cluster prints an \
-         address that opens the dashboard signed in.</p>",
+         address at which one click signs in.</p>",
         escape(sent.next())
     );
     page::respond(status, "Sign in", &body)

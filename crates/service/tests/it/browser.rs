@@ -38,10 +38,15 @@ fn cookie(reply: &Reply) -> String {
     set.split_once(';').unwrap().0.to_owned()
 }
 
+/// The fields of the form at a one-time address.
+fn fields(made: &Value) -> &str {
+    made["path"].as_str().unwrap().strip_prefix("/signin?").unwrap()
+}
+
 /// Signs in by a one-time address; returns the cookie and the token that changes have to carry.
 async fn signed_in(stage: &Stage, token: &str) -> (String, String) {
     let made = stage.rest("POST", "/api/v1/signin", token, Some(json!({}))).await.json();
-    let cookie = cookie(&get(stage, made["path"].as_str().unwrap(), &[]).await);
+    let cookie = cookie(&form(stage, fields(&made), ORIGIN).await);
     let session = get(stage, "/session", &[("cookie", &cookie)]).await.json();
     (cookie, session["csrfToken"].as_str().unwrap().to_owned())
 }
@@ -76,7 +81,18 @@ async fn a_one_time_address_signs_a_browser_in_once() {
     let stage = Stage::new().await;
     let made = stage.rest("POST", "/api/v1/signin", JANE, Some(json!({ "next": "/jobs?q=a" }))).await.json();
     let path = made["path"].as_str().unwrap();
-    let entered = get(&stage, path, &[]).await;
+    for verb in ["GET", "HEAD"] {
+        let shown = stage.send(with(request(verb, path, "", None), &[])).await;
+        assert_eq!((shown.status, shown.headers.contains_key("set-cookie")), (200, false), "{verb}");
+        assert_eq!(shown.text.contains("Sign in as <bdi>jane</bdi>"), verb == "GET", "{}", shown.text);
+    }
+    let forged = form(&stage, fields(&made), "https://example.com").await;
+    assert_eq!(
+        (forged.status, forged.headers.contains_key("set-cookie")),
+        (401, false),
+        "another page's form"
+    );
+    let entered = form(&stage, fields(&made), ORIGIN).await;
     assert_eq!((entered.status, entered.headers["location"].to_str().unwrap()), (303, "/jobs?q=a"));
     let set = entered.headers["set-cookie"].to_str().unwrap();
     assert!(set.starts_with("__Host-odh-session=") && !set.contains(JANE), "{set}");
@@ -87,7 +103,7 @@ async fn a_one_time_address_signs_a_browser_in_once() {
     assert_eq!((me.status, me.json()["user"].clone()), (200, json!("jane")));
     let session = get(&stage, "/session", &[("cookie", &cookie(&entered))]).await.json();
     assert_eq!(me.headers["x-csrf-token"], session["csrfToken"].as_str().unwrap());
-    let again = get(&stage, path, &[]).await;
+    let again = form(&stage, fields(&made), ORIGIN).await;
     assert_eq!((again.status, again.headers.contains_key("set-cookie")), (401, false));
     assert!(again.text.contains("used before"), "{}", again.text);
     let elsewhere = json!({ "next": "https://example.com" });
@@ -241,4 +257,17 @@ async fn a_guessed_cookie_opens_nothing() {
         assert_eq!(get(&stage, "/api/v1/me", &[("cookie", cookie)]).await.status, 401, "{cookie}");
     }
     assert_eq!(stage.get("/session", ADMIN).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_session_that_a_browser_had_ends_when_it_signs_in_again() {
+    let stage = Stage::new().await;
+    let (veras, _) = signed_in(&stage, VERA).await;
+    let made = stage.rest("POST", "/api/v1/signin", JANE, Some(json!({}))).await.json();
+    let mut again = request("POST", "/signin", "", None);
+    *again.body_mut() = Full::new(Bytes::from(fields(&made).to_owned()));
+    let headers =
+        [("content-type", "application/x-www-form-urlencoded"), ("origin", ORIGIN), ("cookie", &*veras)];
+    assert_eq!(stage.send(with(again, &headers)).await.status, 303);
+    assert_eq!(get(&stage, "/api/v1/me", &[("cookie", &veras)]).await.status, 401);
 }
