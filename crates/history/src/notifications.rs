@@ -36,6 +36,13 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 pub const MAX_CLAIM: u32 = 32;
 /// The maximum number of rows in one page.
 pub const MAX_PAGE: u32 = 500;
+/// The maximum number of deliveries of a namespace that are sent at a time: a share of what one process sends.
+pub const MAX_OF_NAMESPACE: i64 = 8;
+/// The maximum number of deliveries of a rule that wait; a newer one takes the place of the oldest.
+const MAX_WAITING: i64 = 100;
+/// The minimum time between two tests of a rule, and the maximum number of tests of a namespace in this time.
+pub const TEST_EVERY: Duration = Duration::from_secs(60);
+const MAX_TESTS: i64 = 10;
 
 /// A key that signs deliveries. It is never printed or serialised.
 #[derive(Clone, PartialEq, Eq)]
@@ -138,12 +145,18 @@ pub struct Rule {
     pub namespace: String,
     /// The only job, by uid; without it, all jobs of the namespace.
     pub job: Option<String>,
-    /// Who created it.
+    /// Who chose its destination.
     pub owner: String,
+    /// The owner as the caller of this crate identifies it, to ask for its rights again.
+    pub subject: String,
+    /// The kinds of jobs that it is about; all if empty.
+    pub kinds: Vec<String>,
     /// When it was created.
     pub created: Timestamp,
     /// Whether it is in force.
     pub enabled: bool,
+    /// Why it was taken out of force, if nobody asked for that.
+    pub disabled_because: Option<String>,
     /// The transitions.
     pub transitions: Transitions,
     /// The destination.
@@ -161,8 +174,12 @@ pub struct NewRule {
     pub namespace: String,
     /// The only job, by uid; without it, all jobs of the namespace.
     pub job: Option<String>,
-    /// Who creates it.
+    /// Who creates or replaces it.
     pub owner: String,
+    /// The same as the caller of this crate identifies it, to ask for its rights again.
+    pub subject: String,
+    /// The kinds of jobs that the owner may see; all if empty.
+    pub kinds: Vec<String>,
     /// Whether it is in force.
     pub enabled: bool,
     /// The transitions.
@@ -173,7 +190,8 @@ pub struct NewRule {
     pub secret: Option<Secret>,
 }
 
-/// Creates or replaces a rule. Returns it, and whether its key is new. Its creation and who created it stay.
+/// Creates or replaces a rule. Returns it, and whether its key is new. Its creation stays, and so does its owner unless
+/// another destination is chosen: whoever chooses a destination is responsible for what goes there.
 ///
 /// # Errors
 /// If the destination is not valid, the namespace has [`MAX_RULES`] rules, the id is that of a rule of another
@@ -181,27 +199,53 @@ pub struct NewRule {
 pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) -> Result<(Rule, bool), Error> {
     match &rule.destination {
         Destination::Webhook { url } => drop(policy.target(url)?),
-        Destination::Email { to } => drop(mail::recipient(to)?),
+        Destination::Email { to } => policy.email(to)?,
     }
-    let NewRule { id, namespace, job, owner, enabled, transitions, destination, secret } = rule;
+    let NewRule { id, namespace, job, owner, subject, kinds, enabled, transitions, destination, secret } =
+        rule;
     let now = store.now().await?;
     let mut write = store.write().await?;
     let query = sqlx::query(RULE_BY_ID).bind(&namespace).bind(&id);
     let before = query.fetch_optional(&mut *write).await?.as_ref().map(rule_of).transpose()?;
     let is_new_secret = secret.is_some() || before.is_none();
-    let (owner, created, known) = match before {
-        Some(before) => (before.owner, before.created, Some(before.secret)),
-        None => (owner, now, None),
+    let created = before.as_ref().map_or(now, |before| before.created);
+    let known = before.as_ref().map(|before| before.secret.clone());
+    let others = before.filter(|before| before.destination == destination && before.owner != owner);
+    let (owner, subject, kinds) = match others {
+        Some(before) => (before.owner, before.subject, before.kinds),
+        None => (owner, subject, kinds),
     };
     let secret = secret.or(known).map_or_else(Secret::random, Ok)?;
-    let rule = Rule { id, namespace, job, owner, created, enabled, transitions, destination, secret };
+    let disabled_because = None;
+    let rule = Rule {
+        id,
+        namespace,
+        job,
+        owner,
+        subject,
+        kinds,
+        created,
+        enabled,
+        disabled_because,
+        transitions,
+        destination,
+        secret,
+    };
+    store_rule(&mut write, &rule).await?;
+    write.commit().await?;
+    Ok((rule, is_new_secret))
+}
+
+async fn store_rule(write: &mut Write, rule: &Rule) -> Result<(), Error> {
     let text = |error: serde_json::Error| Error::Invalid(error.to_string());
     let stored = sqlx::query(
         "INSERT INTO notification_rules \
-         (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, namespace_uid) \
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT n.uid FROM namespaces n WHERE n.name = $2) \
+         (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, namespace_uid, \
+         subject, kinds) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT n.uid FROM namespaces n WHERE n.name = $2), $11, $12 \
          WHERE (SELECT COUNT(*) FROM notification_rules WHERE namespace = $2 AND id <> $1) < $10 \
          ON CONFLICT (id) DO UPDATE SET job_uid = excluded.job_uid, enabled = excluded.enabled, \
+         owner = excluded.owner, subject = excluded.subject, kinds = excluded.kinds, disabled_because = NULL, \
          transitions = excluded.transitions, destination = excluded.destination, secret = excluded.secret, \
          namespace_uid = excluded.namespace_uid \
          WHERE notification_rules.namespace = excluded.namespace",
@@ -216,13 +260,36 @@ pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) ->
     .bind(serde_json::to_string(&rule.destination).map_err(text)?)
     .bind(rule.secret.bytes())
     .bind(MAX_RULES)
-    .execute(&mut *write)
+    .bind(&rule.subject)
+    .bind(serde_json::to_string(&rule.kinds).map_err(text)?)
+    .execute(&mut **write)
     .await?;
     if stored.rows_affected() == 0 {
         return Err(Error::Invalid(format!("a namespace has at most {MAX_RULES} notification rules")));
     }
-    write.commit().await?;
-    Ok((rule, is_new_secret))
+    Ok(())
+}
+
+/// Takes a rule out of force, with its deliveries that wait, and says why.
+///
+/// # Errors
+/// If the store fails.
+pub async fn disable(store: &Store, id: &str, because: &str) -> Result<(), Error> {
+    let mut write = store.write().await?;
+    sqlx::query(
+        "UPDATE notification_rules SET enabled = 0, disabled_because = $2 WHERE id = $1 AND enabled = 1",
+    )
+    .bind(id)
+    .bind(because)
+    .execute(&mut *write)
+    .await?;
+    sqlx::query(
+        "UPDATE deliveries SET state = 'dead', lease = NULL WHERE rule_id = $1 AND state = 'pending'",
+    )
+    .bind(id)
+    .execute(&mut *write)
+    .await?;
+    write.commit().await
 }
 
 /// Deletes a rule of a namespace, with its deliveries. Returns whether it was there.
@@ -234,11 +301,11 @@ pub async fn delete_rule(store: &Store, namespace: &str, id: &str) -> Result<boo
     Ok(store.execute(query.bind(namespace).bind(id)).await? > 0)
 }
 
-const RULE: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret \
-                    FROM notification_rules WHERE namespace = $1 ORDER BY id LIMIT $2";
+const RULE: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, subject, kinds, \
+                    disabled_because FROM notification_rules WHERE namespace = $1 ORDER BY id LIMIT $2";
 
-const RULE_BY_ID: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret \
-                          FROM notification_rules WHERE namespace = $1 AND id = $2";
+const RULE_BY_ID: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, subject, \
+                          kinds, disabled_because FROM notification_rules WHERE namespace = $1 AND id = $2";
 
 /// Returns a rule of a namespace.
 ///
@@ -265,6 +332,9 @@ fn rule_of(row: &AnyRow) -> Result<Rule, Error> {
         namespace: row.try_get("namespace")?,
         job: row.try_get("job_uid")?,
         owner: row.try_get("owner")?,
+        subject: row.try_get("subject")?,
+        kinds: serde_json::from_str(&row.try_get::<String, _>("kinds")?).map_err(damaged)?,
+        disabled_because: row.try_get("disabled_because")?,
         created: time(row.try_get("created")?)?,
         enabled: row.try_get::<i64, _>("enabled")? != 0,
         transitions: serde_json::from_str(&row.try_get::<String, _>("transitions")?).map_err(damaged)?,
@@ -309,7 +379,7 @@ pub struct Transition {
 /// Enqueues a delivery for each rule that a transition matches, in the transaction that stores it.
 pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Result<(), Error> {
     let rows = sqlx::query(
-        "SELECT id, transitions FROM notification_rules \
+        "SELECT id, transitions, kinds FROM notification_rules \
          WHERE namespace = $1 AND enabled = 1 AND (job_uid IS NULL OR job_uid = $2) \
          AND namespace_uid IS NOT DISTINCT FROM (SELECT j.namespace_uid FROM jobs j WHERE j.uid = $2) ORDER BY id",
     )
@@ -320,9 +390,11 @@ pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Resul
     let body = serde_json::to_string(transition).map_err(|error| Error::Invalid(error.to_string()))?;
     for row in rows {
         let (rule, transitions): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        let transitions: Transitions = serde_json::from_str(&transitions)
-            .map_err(|error| Error::damaged("a notification rule", error))?;
-        if !transitions.include(transition) {
+        let damaged = |error| Error::damaged("a notification rule", error);
+        let transitions: Transitions = serde_json::from_str(&transitions).map_err(damaged)?;
+        let kinds: Vec<String> = serde_json::from_str(&row.try_get::<String, _>(2)?).map_err(damaged)?;
+        let is_of_kind = kinds.is_empty() || kinds.contains(&transition.kind);
+        if !is_of_kind || !transitions.include(transition) {
             continue;
         }
         sqlx::query(
@@ -330,7 +402,7 @@ pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Resul
              VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (rule_id, uid, version) DO NOTHING",
         )
         .bind(Uuid::new_v4().to_string())
-        .bind(rule)
+        .bind(&rule)
         .bind(&transition.uid)
         .bind(transition.version)
         .bind(&body)
@@ -338,19 +410,72 @@ pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Resul
         .bind(PENDING)
         .execute(&mut **write)
         .await?;
+        displace(write, &rule, transition.at).await?;
     }
     Ok(())
 }
 
+/// Gives up the oldest deliveries of a rule if too many wait: a receiver that is away for long, or slow, needs the newest.
+async fn displace(write: &mut Write, rule: &str, now: Timestamp) -> Result<(), Error> {
+    let rows = sqlx::query(
+        "SELECT id FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY created DESC, id DESC) AS place \
+         FROM deliveries WHERE rule_id = $1 AND state = 'pending') AS waiting WHERE place > $2",
+    )
+    .bind(rule)
+    .bind(MAX_WAITING)
+    .fetch_all(&mut **write)
+    .await?;
+    for row in rows {
+        let id: String = row.try_get(0)?;
+        sqlx::query("UPDATE deliveries SET state = 'dead', lease = NULL WHERE id = $1")
+            .bind(&id)
+            .execute(&mut **write)
+            .await?;
+        log_try(write, &id, now, &Outcome { error: Some(DISPLACED.to_owned()), ..Outcome::default() })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Why a delivery was given up that waited for too long.
+const DISPLACED: &str = "given up: too many deliveries of this rule wait";
+
 /// The phase of a test delivery.
 pub const TEST: &str = "Test";
 
-/// Enqueues a test delivery of a rule, and returns it; `None` if there is no such rule.
+/// What became of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tested {
+    /// It is enqueued.
+    Enqueued(Delivery),
+    /// There is no such rule.
+    NoRule,
+    /// The rule was tested a moment ago, or the namespace has too many tests.
+    TooSoon,
+}
+
+/// Enqueues a test delivery of a rule.
 ///
 /// # Errors
 /// If the store fails.
-pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Option<Delivery>, Error> {
+pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Tested, Error> {
     let now = store.now().await?;
+    if rule(store, namespace, id).await?.is_none() {
+        return Ok(Tested::NoRule);
+    }
+    let query = sqlx::query(
+        "SELECT COUNT(*), COUNT(CASE WHEN d.rule_id = $2 THEN 1 END) FROM deliveries d \
+         JOIN notification_rules r ON r.id = d.rule_id WHERE r.namespace = $1 AND d.uid = $3 AND d.created > $4",
+    );
+    let since = now.checked_sub(TEST_EVERY).unwrap_or(Timestamp::MIN);
+    let recent = store.row(query.bind(namespace).bind(id).bind(TEST).bind(micros(since))).await?;
+    let (of_namespace, of_rule): (i64, i64) = match &recent {
+        Some(row) => (row.try_get(0)?, row.try_get(1)?),
+        None => (0, 0),
+    };
+    if of_rule > 0 || of_namespace >= MAX_TESTS {
+        return Ok(Tested::TooSoon);
+    }
     let transition = Transition {
         uid: TEST.to_owned(),
         kind: TEST.to_owned(),
@@ -389,7 +514,7 @@ pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Op
     .bind(micros(now))
     .bind(PENDING)
     .bind(namespace);
-    Ok((store.execute(query).await? > 0).then_some(delivery))
+    Ok(if store.execute(query).await? > 0 { Tested::Enqueued(delivery) } else { Tested::NoRule })
 }
 
 const PENDING: &str = "pending";
@@ -411,10 +536,29 @@ pub struct Claim {
     pub destination: Destination,
     /// The key that signs it.
     pub secret: Secret,
+    /// The rule.
+    pub rule: String,
+    /// The namespace of the rule.
+    pub namespace: String,
+    /// The rule's owner, as in [`Rule::subject`].
+    pub subject: String,
+    /// The kinds of jobs that the rule is about.
+    pub kinds: Vec<String>,
     lease: String,
 }
 
-/// Claims deliveries that are due at a time of the store's clock.
+impl Claim {
+    /// Returns what it is about.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn transition(&self) -> Result<Transition, Error> {
+        serde_json::from_str(&self.body).map_err(|error| Error::damaged("a delivery", error))
+    }
+}
+
+/// Claims deliveries that are due at a time of the store's clock: one of each destination for which none is under way, and
+/// of all namespaces in turn, so that neither a slow receiver nor many deliveries of one namespace keep others waiting.
 ///
 /// # Errors
 /// If the store fails.
@@ -424,17 +568,30 @@ pub async fn claim(store: &Store, now: Timestamp, limit: u32) -> Result<Vec<Clai
     let mut write = store.write().await?;
     // The outer condition is evaluated again on the row that another replica has just changed; the inner is not.
     sqlx::query(
-        "UPDATE deliveries SET lease = $1, due = $2, tries = tries + 1 WHERE state = 'pending' AND due <= $3 \
-         AND id IN (SELECT id FROM deliveries WHERE state = 'pending' AND due <= $3 ORDER BY due, id LIMIT $4)",
+        "WITH busy AS (SELECT q.namespace, q.destination FROM deliveries o \
+            JOIN notification_rules q ON q.id = o.rule_id \
+            WHERE o.state = 'pending' AND o.lease IS NOT NULL AND o.due > $3), \
+         firsts AS (SELECT d.id, d.due, r.namespace, \
+            ROW_NUMBER() OVER (PARTITION BY r.destination ORDER BY d.due, d.created, d.id) AS place \
+            FROM deliveries d JOIN notification_rules r ON r.id = d.rule_id WHERE d.state = 'pending' AND d.due <= $3 \
+            AND r.destination NOT IN (SELECT destination FROM busy)), \
+         turns AS (SELECT id, due, namespace, ROW_NUMBER() OVER (PARTITION BY namespace ORDER BY due, id) AS turn \
+            FROM firsts WHERE place = 1) \
+         UPDATE deliveries SET lease = $1, due = $2, tries = tries + 1 WHERE state = 'pending' AND due <= $3 \
+         AND id IN (SELECT id FROM turns \
+            WHERE turn + (SELECT COUNT(*) FROM busy WHERE busy.namespace = turns.namespace) <= $5 \
+            ORDER BY turn, due, id LIMIT $4)",
     )
     .bind(&lease)
     .bind(until)
     .bind(micros(now))
     .bind(i64::from(limit.min(MAX_CLAIM)))
+    .bind(MAX_OF_NAMESPACE)
     .execute(&mut *write)
     .await?;
     let rows = sqlx::query(
-        "SELECT d.id, d.tries, d.created, d.body, r.destination, r.secret FROM deliveries d \
+        "SELECT d.id, d.tries, d.created, d.body, r.destination, r.secret, r.id, r.namespace, r.subject, r.kinds \
+         FROM deliveries d \
          JOIN notification_rules r ON r.id = d.rule_id WHERE d.state = 'pending' AND d.lease = $1 ORDER BY d.id",
     )
     .bind(&lease)
@@ -442,15 +599,19 @@ pub async fn claim(store: &Store, now: Timestamp, limit: u32) -> Result<Vec<Clai
     .await?;
     write.commit().await?;
     let claim = |row: &AnyRow| {
-        let destination: String = row.try_get(4)?;
+        let (destination, kinds): (String, String) = (row.try_get(4)?, row.try_get(9)?);
+        let damaged = |error| Error::damaged("a notification rule", error);
         Ok(Claim {
             id: row.try_get(0)?,
             number: row.try_get(1)?,
             created: time(row.try_get(2)?)?,
             body: row.try_get(3)?,
-            destination: serde_json::from_str(&destination)
-                .map_err(|error| Error::damaged("a notification rule", error))?,
+            destination: serde_json::from_str(&destination).map_err(damaged)?,
             secret: Secret(row.try_get(5)?),
+            rule: row.try_get(6)?,
+            namespace: row.try_get(7)?,
+            subject: row.try_get(8)?,
+            kinds: serde_json::from_str(&kinds).map_err(damaged)?,
             lease: lease.clone(),
         })
     };
@@ -477,7 +638,7 @@ impl Failure {
 }
 
 /// How one try went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The status of the answer (HTTP or SMTP), if there was one.
     pub status: Option<u16>,
@@ -521,19 +682,24 @@ pub async fn finish(
     if done.rows_affected() == 0 {
         return Ok(false);
     }
+    log_try(&mut write, &claim.id, now, outcome).await?;
+    write.commit().await?;
+    Ok(true)
+}
+
+async fn log_try(write: &mut Write, id: &str, now: Timestamp, outcome: &Outcome) -> Result<(), Error> {
     sqlx::query(
         "INSERT INTO delivery_log (delivery_id, number, at, milliseconds, status, error) \
          SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4, $5 FROM delivery_log WHERE delivery_id = $1",
     )
-    .bind(&claim.id)
+    .bind(id)
     .bind(micros(now))
     .bind(i64::try_from(outcome.took.as_millis()).unwrap_or(i64::MAX))
     .bind(outcome.status.map(i64::from))
     .bind(outcome.error.as_ref().map(|error| error.replace('\0', "\u{fffd}")))
-    .execute(&mut *write)
+    .execute(&mut **write)
     .await?;
-    write.commit().await?;
-    Ok(true)
+    Ok(())
 }
 
 /// Returns the wait after a try: doubling, of which the second half is multiplied with `jitter` from 0 to 1, so that

@@ -14,7 +14,7 @@ use kube::api::{Api, PostParams};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::identity::{Caller, Digest};
+use crate::identity::{Caller, Digest, Subject};
 use crate::problem::Problem;
 use crate::spans;
 
@@ -82,7 +82,28 @@ impl Access {
     /// # Errors
     /// 503 if the cluster does not answer.
     pub async fn may(&self, caller: &Caller, right: Right) -> Result<bool, Problem> {
-        let question = (caller.id, right);
+        self.decide((caller.id, right), || caller.subject()).await
+    }
+
+    /// Returns those of the rights that somebody has who need not be here.
+    ///
+    /// # Errors
+    /// As [`Access::may`].
+    pub async fn among_those_of(&self, subject: &Subject, rights: Vec<Right>) -> Result<Vec<Right>, Problem> {
+        let (id, mut allowed) = (subject.id(), Vec::new());
+        for right in rights {
+            if self.decide((id, right.clone()), || subject.clone()).await? {
+                allowed.push(right);
+            }
+        }
+        Ok(allowed)
+    }
+
+    async fn decide(
+        &self,
+        question: (Digest, Right),
+        subject: impl FnOnce() -> Subject,
+    ) -> Result<bool, Problem> {
         let now = Instant::now();
         let known = self.decided.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
         if let Some((until, allowed)) = known
@@ -90,7 +111,7 @@ impl Access {
         {
             return Ok(allowed);
         }
-        let allowed = self.ask(caller, &question.1).await?;
+        let allowed = self.ask(subject(), &question.1).await?;
         let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         if decided.len() >= MOST_DECISIONS {
             decided.clear();
@@ -125,15 +146,15 @@ impl Access {
         }
     }
 
-    async fn ask(&self, caller: &Caller, right: &Right) -> Result<bool, Problem> {
+    async fn ask(&self, subject: Subject, right: &Right) -> Result<bool, Problem> {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let is_path = right.resource.starts_with('/');
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
-                user: Some(caller.user.clone()),
-                uid: caller.uid.clone(),
-                groups: Some(caller.groups.clone()),
-                extra: Some(caller.extra.clone()).filter(|extra| !extra.is_empty()),
+                user: Some(subject.user),
+                uid: subject.uid,
+                groups: Some(subject.groups),
+                extra: Some(subject.extra).filter(|extra| !extra.is_empty()),
                 resource_attributes: (!is_path).then(|| ResourceAttributes {
                     verb: some(right.verb),
                     group: some(right.group),

@@ -14,6 +14,7 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::client::Body;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -41,6 +42,27 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The digest of a token, or of an identity.
 pub type Digest = [u8; 32];
 
+/// Who somebody is, as far as permissions depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The user name.
+    pub user: String,
+    /// The UID of the user, if the cluster has one.
+    pub uid: Option<String>,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// What else the cluster knows about the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Subject {
+    /// Identifies it.
+    pub fn id(&self) -> Digest {
+        // Debug output delimits texts, so that different identities cannot have the same.
+        Sha256::digest(format!("{:?}", (&self.user, &self.uid, &self.groups, &self.extra))).into()
+    }
+}
+
 /// An authenticated caller.
 pub struct Caller {
     /// The user name.
@@ -57,6 +79,18 @@ pub struct Caller {
     pub client: Client,
     /// The caller's authorization.
     pub authorization: HeaderValue,
+}
+
+impl Caller {
+    /// Returns who it is.
+    pub fn subject(&self) -> Subject {
+        Subject {
+            user: self.user.clone(),
+            uid: self.uid.clone(),
+            groups: self.groups.clone(),
+            extra: self.extra.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for Caller {
@@ -186,23 +220,17 @@ impl Identity {
     }
 
     fn known_as(&self, user: UserInfo, authorization: &HeaderValue) -> Caller {
-        let name = user.username.unwrap_or_default();
-        let groups = user.groups.unwrap_or_default();
-        let extra = user.extra.unwrap_or_default();
-        let mut digest = Sha256::new();
-        // Debug output delimits texts, so that different identities cannot have the same.
-        digest.update(format!("{:?}", (&name, &user.uid, &groups, &extra)));
+        let subject = Subject {
+            user: user.username.unwrap_or_default(),
+            uid: user.uid,
+            groups: user.groups.unwrap_or_default(),
+            extra: user.extra.unwrap_or_default(),
+        };
+        let id = subject.id();
+        let Subject { user, uid, groups, extra } = subject;
         let mut authorization = authorization.clone();
         authorization.set_sensitive(true);
-        Caller {
-            client: acting(&self.nobody, &authorization),
-            id: digest.finalize().into(),
-            user: name,
-            groups,
-            uid: user.uid,
-            extra,
-            authorization,
-        }
+        Caller { client: acting(&self.nobody, &authorization), id, user, groups, uid, extra, authorization }
     }
 }
 

@@ -55,6 +55,7 @@ mod telemetry;
 
 mod collector;
 mod ledger;
+mod owners;
 mod peaks;
 mod pods;
 mod printed;

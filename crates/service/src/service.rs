@@ -18,6 +18,7 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
+use crate::owners::Owners;
 use crate::peaks::Peaks;
 use crate::pods;
 use crate::problem::Problem;
@@ -128,7 +129,7 @@ fn record(
     });
     let (health, stop, every) = (Health::default(), stop.clone(), keep.every);
     let (board, peaks, kept, keep) = (board.clone(), peaks.clone(), kept.clone(), keep.clone());
-    let tenants = tenants.clone();
+    let (tenants, owners) = (tenants.clone(), Arc::new(Owners::new(own)));
     tokio::spawn(async move {
         tokio::join!(
             supervise("namespaces", &health, &stop, |scope| tenants.clone().run(
@@ -148,7 +149,7 @@ fn record(
                 peaks.clone().run(board.clone(), kept.clone(), every, scope.stop)
             }),
             supervise("notifications", &health, &stop, |scope| {
-                upkeep::deliver(keep.clone(), kept.clone(), scope.stop)
+                upkeep::deliver(keep.clone(), kept.clone(), owners.clone(), scope.stop)
             }),
             supervise("upkeep", &health, &stop, |scope| {
                 upkeep::maintain(keep.clone(), kept.clone(), scope.stop)

@@ -1,15 +1,19 @@
 //! What has to be done again and again for the store: deliver notifications, pack logs, forget what is too old.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use history::logs::maintain;
-use history::notifications::deliver::{Sender, deliver_due};
-use history::notifications::{self, MAX_CLAIM};
+use history::notifications::deliver::{Sender, attempt};
+use history::notifications::{self, MAX_CLAIM, claim};
 use history::{Error, jobs, logs, series, usage};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::owners::Owners;
 use crate::store::{Keep, Kept, Opened, Retention};
 
 /// Logs that were written this long ago are packed, however few they are.
@@ -28,20 +32,44 @@ const SWEEP_EVERY: Duration = maintain::GRACE;
 ///
 /// # Errors
 /// If the settings for notifications are not valid.
-pub async fn deliver(keep: Keep, kept: Kept, stop: CancellationToken) -> Result<(), Error> {
+pub async fn deliver(
+    keep: Keep,
+    kept: Kept,
+    owners: Arc<Owners>,
+    stop: CancellationToken,
+) -> Result<(), Error> {
     let outgoing = &keep.notifications;
     let sender = Sender::new(outgoing.policy.clone(), &outgoing.authorities, outgoing.mail.as_ref())?;
     let work = async {
         let opened = kept.wait().await;
+        let (store, sender, owners) = (&opened.store, &sender, &*owners);
+        let (mut running, most) = (FuturesUnordered::new(), MAX_CLAIM as usize);
         loop {
-            let sent = deliver_due(&opened.store, &sender, MAX_CLAIM).await;
-            kept.note(&sent);
-            match sent {
-                Ok(0) => {}
-                Ok(_) => continue,
+            // Each ends on its own: a receiver that is slow keeps no other waiting.
+            let room = u32::try_from(most - running.len()).unwrap_or(0);
+            let claimed = match store.now().await {
+                Ok(now) if room > 0 => claim(store, now, room).await,
+                now => now.map(|_| Vec::new()),
+            };
+            kept.note(&claimed);
+            let found = claimed.as_ref().map_or(0, Vec::len);
+            match claimed {
+                Ok(claims) => {
+                    let send = |claim| async move { attempt(store, sender, owners, &claim).await };
+                    running.extend(claims.into_iter().map(send));
+                }
                 Err(error) => tracing::warn!(%error, "cannot deliver notifications; trying again"),
             }
-            tokio::time::sleep(keep.every).await;
+            tokio::select! {
+                Some(sent) = running.next() => {
+                    kept.note(&sent);
+                    if let Err(error) = sent {
+                        tracing::warn!(%error, "cannot record a delivery; it is sent again");
+                    }
+                }
+                () = tokio::time::sleep(keep.every), if found == 0 => {}
+                () = std::future::ready(()), if found > 0 => {}
+            }
         }
     };
     stop.run_until_cancelled(work).await;

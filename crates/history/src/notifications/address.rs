@@ -101,6 +101,8 @@ pub struct Policy {
     pub allowed: Vec<Network>,
     /// Whether URLs may be `http`. Deliveries are then readable on the way, and still signed.
     pub allow_http: bool,
+    /// The domains of recipients of e-mails; all if empty.
+    pub email_domains: Vec<String>,
 }
 
 /// A destination taken apart.
@@ -119,6 +121,21 @@ pub struct Target {
 }
 
 impl Policy {
+    /// Checks a recipient of e-mails.
+    ///
+    /// # Errors
+    /// If it is not a permitted address; the error says why.
+    pub fn email(&self, to: &str) -> Result<(), Error> {
+        let address = super::mail::recipient(to)?;
+        let is_allowed = |domain: &String| domain.eq_ignore_ascii_case(address.domain());
+        match self.email_domains.is_empty() || self.email_domains.iter().any(is_allowed) {
+            true => Ok(()),
+            false => {
+                Err(Error::Invalid(format!("{} is not a domain that e-mails may go to", address.domain())))
+            }
+        }
+    }
+
     /// Takes a URL apart, if it may be a destination.
     ///
     /// # Errors
@@ -226,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_range_that_is_allowed_is_reachable_and_its_neighbours_are_not() {
-        let policy = Policy { allowed: vec!["10.1.0.0/16".parse().unwrap()], allow_http: false };
+        let policy = Policy { allowed: vec!["10.1.0.0/16".parse().unwrap()], ..Policy::default() };
         assert_eq!(policy.refuses("10.1.255.255".parse().unwrap()), None);
         assert_eq!(policy.refuses("::ffff:10.1.0.1".parse().unwrap()), None);
         assert!(policy.refuses("10.2.0.0".parse().unwrap()).is_some());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::future;
+use futures::future::{self, BoxFuture};
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::client::conn::http1;
@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::{Policy, Target};
 use super::mail::{self, Mailer};
-use super::{Claim, Destination, Failure, LEASE, Outcome, claim, finish, signature};
+use super::{Claim, Destination, Failure, LEASE, Outcome, claim, disable, finish, signature};
 use crate::error::Error;
 use crate::store::Store;
 
@@ -32,6 +32,37 @@ const SEND: Duration = Duration::from_secs(15);
 const _: () = assert!(SEND.as_secs() * 2 < LEASE.as_secs());
 /// The maximum number of addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
+
+/// Whether a rule's owner may still see what a delivery is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// The owner may.
+    Granted,
+    /// The owner may not see this one.
+    Denied,
+    /// The owner may see nothing any more that the rule is about.
+    Revoked,
+    /// It is not known now, and why.
+    Unknown(String),
+}
+
+/// Decides whether a rule's owner may still see what a delivery is about.
+pub trait Rights: Sync {
+    /// Decides about a delivery.
+    fn of<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Permission>;
+}
+
+/// Rights that nobody lacks, for tests.
+pub struct Everyone;
+
+impl Rights for Everyone {
+    fn of<'a>(&'a self, _claim: &'a Claim) -> BoxFuture<'a, Permission> {
+        Box::pin(future::ready(Permission::Granted))
+    }
+}
+
+/// What a rule is disabled for.
+const REVOKED: &str = "its owner may no longer see these jobs";
 
 /// Sends deliveries.
 #[derive(Clone)]
@@ -83,7 +114,10 @@ impl Sender {
     async fn try_once(&self, claim: &Claim, now: Timestamp) -> Result<u16, Failure> {
         match (&claim.destination, &self.mailer) {
             (Destination::Webhook { url }, _) => self.post(claim, url, now).await,
-            (Destination::Email { to }, Some(mailer)) => mailer.send(claim, to).await,
+            (Destination::Email { to }, Some(mailer)) => {
+                self.policy.email(to).map_err(|error| Failure::lasting(error.to_string()))?;
+                mailer.send(claim, to).await
+            }
             (Destination::Email { .. }, None) => {
                 Err(Failure::passing("no e-mail server is configured".to_owned()))
             }
@@ -108,27 +142,37 @@ impl Sender {
     async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
         let found = lookup_host((target.host.as_str(), target.port)).await;
         let found: Vec<SocketAddr> = found
-            .map_err(|error| Failure::passing(format!("{}: {error}", target.host)))?
+            .map_err(|error| {
+                tracing::debug!(host = target.host, %error, "the host of a webhook cannot be resolved");
+                unreachable(target)
+            })?
             .take(MAX_ADDRESSES)
             .collect();
         // One forbidden address among others is how a name is made to change its mind.
         if let Some((address, why)) =
             found.iter().find_map(|address| self.policy.refuses(address.ip()).map(|why| (address.ip(), why)))
         {
-            return Err(Failure::lasting(format!(
-                "{} has an address that is not allowed: {address} is {why}",
-                target.host
-            )));
+            tracing::debug!(host = target.host, %address, %why, "the address of a webhook is not allowed");
+            return Err(unreachable(target));
         }
-        let mut last = Failure::passing(format!("{} has no address", target.host));
+        let mut last = unreachable(target);
         for address in found {
             match TcpStream::connect(address).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) => last = Failure::passing(format!("{address}: {error}")),
+                Err(error) => {
+                    tracing::debug!(host = target.host, %address, %error, "a webhook cannot be connected");
+                    last = Failure::passing(format!("cannot connect to {}: {}", target.host, error.kind()));
+                }
             }
         }
         Err(last)
     }
+}
+
+/// One failure for a name without an address and for one with an address that is not allowed: otherwise, rules would tell
+/// which names the resolver of the cluster knows, and as what.
+fn unreachable(target: &Target) -> Failure {
+    Failure::passing(format!("{} has no address that webhooks may reach", target.host))
 }
 
 fn request(claim: &Claim, target: &Target, now: Timestamp) -> Result<Request<Full<Bytes>>, Failure> {
@@ -172,22 +216,52 @@ where
     }
 }
 
-/// Claims what is due, sends it, all at once, and records the outcomes. Returns the number of deliveries that were
+/// Claims what is due, sends it, all at once, as far as the rules' owners still have the right, and records the outcomes. A
+/// rule whose owner has lost it is disabled. Returns the number of deliveries that were
 /// claimed; the caller calls again at once if there were any, and after some seconds if not.
 ///
 /// # Errors
 /// If the store fails. What was sent and not recorded is sent again when its lease has expired.
-pub async fn deliver_due(store: &Store, sender: &Sender, limit: u32) -> Result<usize, Error> {
-    let now = store.now().await?;
-    let claims = claim(store, now, limit).await?;
-    let outcomes = future::join_all(claims.iter().map(|claim| sender.send(claim, now))).await;
-    let after = store.now().await?;
-    for (claim, outcome) in claims.iter().zip(&outcomes) {
-        if !finish(store, claim, outcome, after, jitter()?).await? {
-            tracing::warn!(delivery = claim.id, "the lease expired before the outcome was recorded");
-        }
-    }
+pub async fn deliver_due(
+    store: &Store,
+    sender: &Sender,
+    rights: &dyn Rights,
+    limit: u32,
+) -> Result<usize, Error> {
+    let claims = claim(store, store.now().await?, limit).await?;
+    let attempts = claims.iter().map(|claim| attempt(store, sender, rights, claim));
+    future::join_all(attempts).await.into_iter().collect::<Result<(), Error>>()?;
     Ok(claims.len())
+}
+
+/// Sends a delivery, if its rule's owner still has the right, and records the outcome.
+///
+/// # Errors
+/// If the store fails. What was sent and not recorded is sent again when its lease has expired.
+pub async fn attempt(
+    store: &Store,
+    sender: &Sender,
+    rights: &dyn Rights,
+    claim: &Claim,
+) -> Result<(), Error> {
+    let permission = rights.of(claim).await;
+    let outcome = match &permission {
+        Permission::Granted => sender.send(claim, store.now().await?).await,
+        Permission::Denied | Permission::Revoked => unsent(format!("not sent: {REVOKED}"), true),
+        Permission::Unknown(why) => unsent(format!("not sent yet: {why}"), false),
+    };
+    if !finish(store, claim, &outcome, store.now().await?, jitter()?).await? {
+        tracing::warn!(delivery = claim.id, "the lease expired before the outcome was recorded");
+    }
+    if permission == Permission::Revoked {
+        disable(store, &claim.rule, REVOKED).await?;
+    }
+    Ok(())
+}
+
+/// The outcome of a delivery that was not tried.
+fn unsent(error: String, permanent: bool) -> Outcome {
+    Outcome { status: None, error: Some(error), permanent, took: Duration::ZERO }
 }
 
 /// Returns a random number from 0 to 1.

@@ -95,9 +95,15 @@ impl Mailer {
     }
 }
 
-/// Takes a recipient: a bare address, `jane@example.com`.
+/// Takes a recipient: a bare address, `jane@example.com`, with the name of a domain.
 pub(super) fn recipient(to: &str) -> Result<Address, Error> {
-    to.parse().map_err(|error| Error::Invalid(format!("{to:?} is not an e-mail address: {error}")))
+    let parsed: Result<Address, _> = to.parse();
+    let address =
+        parsed.map_err(|error| Error::Invalid(format!("{to:?} is not an e-mail address: {error}")))?;
+    match address.domain().starts_with('[') {
+        true => Err(Error::Invalid(format!("{to:?} does not name a domain"))),
+        false => Ok(address),
+    }
 }
 
 fn message(claim: &Claim, from: Mailbox, to: &str) -> Result<Message, Failure> {
@@ -123,6 +129,14 @@ fn subject(transition: &Transition) -> String {
     format!("{kind} {namespace}/{name}: {state}").replace(char::is_control, " ")
 }
 
+/// Quotes what a program wrote, without anything that a mail program makes a link of: the e-mail comes from the
+/// organisation, and the program's text is anybody's.
+fn quoted(text: &str) -> String {
+    let plain = text.replace("://", ": //").replace("www.", "www .").replace('@', "(at)");
+    let lines = plain.lines().map(|line| format!("\r\n> {}", line.replace(char::is_control, " ")));
+    lines.collect()
+}
+
 fn text(transition: &Transition) -> String {
     let Transition {
         uid,
@@ -145,10 +159,30 @@ fn text(transition: &Transition) -> String {
         ("Previous phase", from.clone()),
         ("Reason", reason.clone()),
         ("Cause", cause.clone()),
-        ("Message", message.clone()),
+        ("Message", message.as_deref().map(quoted)),
         ("Attempt", Some(attempt.to_string())),
         ("Time", Some(at.to_string())),
         ("UID", Some(uid.clone())),
     ];
     lines.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}\r\n", value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_wrote_is_quoted_and_has_no_links() {
+        let text = quoted("Your account expires.\nConfirm at https://evil.example/login or www.evil.example");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("> ")), "{text}");
+        assert!(!text.contains("://") && !text.contains("www."), "{text}");
+    }
+
+    #[test]
+    fn a_recipient_has_a_domain_with_a_name() {
+        assert!(recipient("jane@example.com").is_ok());
+        for address in ["a@[127.0.0.1]", "a", "a@", "Jane <jane@example.com>"] {
+            assert!(recipient(address).is_err(), "{address}");
+        }
+    }
 }

@@ -77,9 +77,14 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0009_namespaces.down.sql"),
     ),
     Migration::for_both(
-        20,
-        include_str!("../../migrations/0020_printed.up.sql"),
-        include_str!("../../migrations/0020_printed.down.sql"),
+        10,
+        include_str!("../../migrations/0010_rule_rights.up.sql"),
+        include_str!("../../migrations/0010_rule_rights.down.sql"),
+    ),
+    Migration::for_both(
+        11,
+        include_str!("../../migrations/0011_printed.up.sql"),
+        include_str!("../../migrations/0011_printed.down.sql"),
     ),
 ];
 

@@ -44,6 +44,8 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             namespace: "team-cv".to_owned(),
             job: None,
             owner: "jane".to_owned(),
+            subject: String::new(),
+            kinds: Vec::new(),
             enabled: true,
             transitions: Transitions::default(),
             destination: Destination::Webhook { url: "https://example.com/".to_owned() },

@@ -29,6 +29,8 @@ async fn put(store: &Store, name: &str) {
         namespace: TEAM.to_owned(),
         job: None,
         owner: "jane".to_owned(),
+        subject: String::new(),
+        kinds: Vec::new(),
         enabled: true,
         transitions: Transitions::default(),
         destination: Destination::Webhook { url: "https://example.com/hook".to_owned() },
@@ -97,7 +99,11 @@ fn what_a_namespace_left_is_not_the_next_ones() {
         run(&store, "b", 110).await;
         assert_eq!(found(&store, Tenant::Present).await, each(&["b"]));
         assert_eq!(found(&store, Tenant::Any).await, each(&["a", "b"]));
-        assert_eq!(notifications::rules(&store, TEAM).await.unwrap().len(), 0, "the rule went with its namespace");
+        assert_eq!(
+            notifications::rules(&store, TEAM).await.unwrap().len(),
+            0,
+            "the rule went with its namespace"
+        );
         assert_eq!(deliveries(&store, TEAM, None, None, 10).await.unwrap().len(), 0);
         put(&store, "news").await;
         record(&store, &[seen("a", 20, "Failed")]).await.unwrap();
@@ -131,7 +137,11 @@ fn rules_from_before_namespaces_were_known_are_adopted_or_deleted_by_their_age()
         assert_eq!(notifications::rules(&store, TEAM).await.unwrap().len(), 0, "its namespace is gone");
         put(&store, "older").await;
         learn(&store, &namespace("second", at(0))).await.unwrap();
-        assert_eq!(notifications::rules(&store, TEAM).await.unwrap().len(), 0, "it is older than the namespace");
+        assert_eq!(
+            notifications::rules(&store, TEAM).await.unwrap().len(),
+            0,
+            "it is older than the namespace"
+        );
     });
 }
 

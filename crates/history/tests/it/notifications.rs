@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use history::jobs::record;
+use history::jobs::{Observation, record};
 use history::notifications::address::Policy;
-use history::notifications::deliver::{Sender, deliver_due};
+use history::notifications::deliver::{Everyone, Permission, Rights, Sender, deliver_due};
 use history::notifications::mail;
 use history::notifications::signature::{self, Headers};
 use history::notifications::{
@@ -35,6 +35,8 @@ fn rule(url: &str, phases: &[&str]) -> NewRule {
         namespace: "team-cv".to_owned(),
         job: None,
         owner: "jane".to_owned(),
+        subject: String::new(),
+        kinds: Vec::new(),
         enabled: true,
         transitions: Transitions {
             phases: phases.iter().map(|phase| (*phase).to_owned()).collect(),
@@ -62,6 +64,22 @@ fn later(now: Timestamp, wait: Duration) -> Timestamp {
     now.checked_add(wait).unwrap()
 }
 
+/// Claims and finishes deliveries until none is due.
+async fn claim_all(store: &Store) -> Vec<Claim> {
+    let delivered = Outcome { status: Some(200), error: None, ..failure() };
+    let mut all = Vec::new();
+    loop {
+        let claims = claim(store, at(100), 10).await.unwrap();
+        if claims.is_empty() {
+            return all;
+        }
+        for claim in &claims {
+            assert!(finish(store, claim, &delivered, at(100), 0.5).await.unwrap());
+        }
+        all.extend(claims);
+    }
+}
+
 fn phases(claims: &[Claim]) -> Vec<String> {
     let phase = |claim: &Claim| serde_json::from_str::<Transition>(&claim.body).unwrap().phase;
     let mut phases: Vec<String> = claims.iter().map(phase).collect();
@@ -87,8 +105,7 @@ fn each_transition_that_a_rule_names_is_enqueued_once() {
         // A replica that lags behind sees a new one, and repeats the others.
         record(&place.open().await, &[seen("a", 4, "Failed")]).await.unwrap();
         record(&place.open().await, &all).await.unwrap();
-        let claims = claim(&store, at(100), 10).await.unwrap();
-        assert_eq!(phases(&claims), ["Failed", "Running"]);
+        assert_eq!(phases(&claim_all(&store).await), ["Failed", "Running"]);
     });
 }
 
@@ -96,8 +113,14 @@ fn each_transition_that_a_rule_names_is_enqueued_once() {
 fn a_delivery_is_claimed_by_one_replica_until_its_lease_expires() {
     on_each(async |place| {
         let replicas = [place.open().await, place.open().await, place.open().await];
-        with_rule(&replicas[0], &[]).await;
-        let jobs: Vec<_> = (0..30).map(|number| seen(&number.to_string(), 1, "Pending")).collect();
+        let mut jobs = Vec::new();
+        for number in 0..30 {
+            let namespace = format!("team-{number}");
+            let url = format!("https://example.com/{number}");
+            let rule = NewRule { namespace: namespace.clone(), ..rule(&url, &[]) };
+            put_rule(&replicas[0], rule, &Policy::default()).await.unwrap();
+            jobs.push(Observation { namespace, ..seen(&number.to_string(), 1, "Pending") });
+        }
         record(&replicas[0], &jobs).await.unwrap();
         let claims = futures::future::try_join_all(replicas.iter().map(|store| claim(store, at(100), 20)))
             .await
@@ -163,6 +186,87 @@ fn a_delivery_that_fails_is_retried_later_and_at_last_a_dead_letter() {
         assert_eq!(tries.iter().filter(|one| one.status == Some(500) && one.milliseconds == 3).count(), 10);
         assert_eq!(notifications::tries(&store, "team-nlp", &dead[0].id).await.unwrap(), []);
         assert_eq!(notifications::prune(&store, Timestamp::MAX).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_receiver_that_does_not_answer_keeps_no_other_waiting() {
+    on_each(async |place| {
+        let store = place.open().await;
+        for number in 0..20 {
+            let silent = format!("https://silent.example/{number}");
+            put_rule(&store, rule(&silent, &[]), &Policy::default()).await.unwrap();
+        }
+        let other = NewRule { namespace: "team-nlp".to_owned(), ..rule("https://example.com/", &[]) };
+        put_rule(&store, other, &Policy::default()).await.unwrap();
+        let jobs: Vec<_> = (0..5).map(|number| seen(&number.to_string(), 1, "Pending")).collect();
+        record(&store, &jobs).await.unwrap();
+        record(&store, &[Observation { namespace: "team-nlp".to_owned(), ..seen("last", 1, "Pending") }])
+            .await
+            .unwrap();
+        let claims = claim(&store, at(100), 32).await.unwrap();
+        let of = |namespace: &str| claims.iter().filter(|claim| claim.namespace == namespace).count();
+        assert_eq!((of("team-cv"), of("team-nlp")), (8, 1), "each namespace has a share");
+        let destinations: std::collections::BTreeSet<String> =
+            claims.iter().map(|claim| format!("{:?}", claim.destination)).collect();
+        assert_eq!(destinations.len(), 9, "one at a time for each destination");
+        assert_eq!(claim(&store, at(101), 32).await.unwrap().len(), 0, "none of these has answered");
+        finish(
+            &store,
+            claims.iter().find(|claim| claim.namespace == "team-cv").unwrap(),
+            &failure(),
+            at(101),
+            1.0,
+        )
+        .await
+        .unwrap();
+        assert_eq!(claim(&store, at(101), 32).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn tests_of_a_rule_have_a_rate() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let mut ids = Vec::new();
+        for number in 0..12 {
+            let url = format!("https://example.com/{number}");
+            ids.push(put_rule(&store, rule(&url, &[]), &Policy::default()).await.unwrap().0.id);
+        }
+        let test = async |id: &str| notifications::enqueue_test(&store, "team-cv", id).await.unwrap();
+        assert!(matches!(test(&ids[0]).await, notifications::Tested::Enqueued(_)));
+        assert_eq!(test(&ids[0]).await, notifications::Tested::TooSoon);
+        for id in &ids[1..10] {
+            assert!(matches!(test(id).await, notifications::Tested::Enqueued(_)));
+        }
+        assert_eq!(test(&ids[10]).await, notifications::Tested::TooSoon, "the namespace has a share");
+    });
+}
+
+#[test]
+fn of_too_many_deliveries_that_wait_the_newest_stay() {
+    on_each(async |place| {
+        let store = place.open().await;
+        with_rule(&store, &[]).await;
+        let jobs: Vec<_> = (0..103).map(|number| seen(&number.to_string(), number + 1, "Pending")).collect();
+        record(&store, &jobs).await.unwrap();
+        let dead = deliveries(&store, "team-cv", Some("dead"), None, 10).await.unwrap();
+        let mut uids: Vec<&str> = dead.iter().map(|delivery| delivery.uid.as_str()).collect();
+        uids.sort_unstable();
+        assert_eq!(uids, ["0", "1", "2"]);
+        assert!(dead[0].error.as_deref().unwrap().contains("too many"), "{:?}", dead[0]);
+    });
+}
+
+#[test]
+fn e_mails_go_to_permitted_domains_only() {
+    on_sqlite(async |place| {
+        let store = place.open().await;
+        let policy = Policy { email_domains: vec!["Example.com".to_owned()], ..Policy::default() };
+        put_rule(&store, to_jane(), &policy).await.unwrap();
+        let other = Destination::Email { to: "victim@other.example".to_owned() };
+        let error = put_rule(&store, NewRule { destination: other, ..to_jane() }, &policy).await.unwrap_err();
+        assert!(error.to_string().contains("other.example"), "{error}");
     });
 }
 
@@ -260,7 +364,7 @@ async fn receiver(status: u16) -> Receiver {
 }
 
 fn loopback() -> Policy {
-    Policy { allowed: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()], allow_http: false }
+    Policy { allowed: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()], ..Policy::default() }
 }
 
 #[test]
@@ -272,9 +376,10 @@ fn a_delivery_arrives_signed_over_tls_and_once() {
         let (rule, _) = put_rule(&store, rule(&url, &[]), &loopback()).await.unwrap();
         record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
         let sender = Sender::new(loopback(), std::slice::from_ref(&receiver.authority), None).unwrap();
-        assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
-        assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 0);
-        assert_eq!(notifications::enqueue_test(&store, "team-nlp", &rule.id).await.unwrap(), None);
+        assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 1);
+        assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 0);
+        let tested = notifications::enqueue_test(&store, "team-nlp", &rule.id).await.unwrap();
+        assert_eq!(tested, notifications::Tested::NoRule);
         let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
         assert_eq!((log[0].state.as_str(), log[0].status), ("delivered", Some(204)), "{log:?}");
         let received = receiver.received.lock().unwrap();
@@ -300,7 +405,7 @@ async fn sent(place: &crate::place::Place, url: &str, sender: &Sender, policy: &
     let store = place.open().await;
     put_rule(&store, rule(url, &[]), policy).await.unwrap();
     record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
-    assert_eq!(deliver_due(&store, sender, 10).await.unwrap(), 1);
+    assert_eq!(deliver_due(&store, sender, &Everyone, 10).await.unwrap(), 1);
     let one = deliveries(&store, "team-cv", None, None, 10).await.unwrap().remove(0);
     (one.state, one.error.unwrap())
 }
@@ -312,9 +417,78 @@ fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
         let url = format!("https://localhost:{}/", receiver.port);
         let sender = Sender::new(Policy::default(), std::slice::from_ref(&receiver.authority), None).unwrap();
         let (state, error) = sent(place, &url, &sender, &Policy::default()).await;
-        assert_eq!(state, "dead");
-        assert!(error.contains("loopback"), "{error}");
+        assert_eq!(state, "pending", "as if the name did not resolve");
+        assert_eq!(error, "localhost has no address that webhooks may reach");
         assert!(receiver.received.lock().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_name_without_an_address_fails_as_one_with_a_private_address() {
+    on_sqlite(async |place| {
+        let sender = Sender::new(Policy::default(), &[], None).unwrap();
+        let url = "https://no-such-host.invalid/";
+        let (state, error) = sent(place, url, &sender, &Policy::default()).await;
+        assert_eq!(
+            (state.as_str(), error.as_str()),
+            ("pending", "no-such-host.invalid has no address that webhooks may reach")
+        );
+    });
+}
+
+/// Rights that an owner has lost.
+struct Lost(Permission);
+
+impl Rights for Lost {
+    fn of<'a>(&'a self, _claim: &'a Claim) -> futures::future::BoxFuture<'a, Permission> {
+        Box::pin(std::future::ready(self.0.clone()))
+    }
+}
+
+#[test]
+fn a_rule_whose_owner_has_lost_the_right_sends_nothing_and_is_disabled() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let sender = Sender::new(loopback(), &[], None).unwrap();
+        let (kept, _) = put_rule(&store, rule("https://localhost:1/", &[]), &loopback()).await.unwrap();
+        record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
+        let state = async || deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+        let away = Lost(Permission::Unknown("the cluster is away".to_owned()));
+        assert_eq!(deliver_due(&store, &sender, &away, 10).await.unwrap(), 1);
+        assert_eq!(state().await[0].error.as_deref(), Some("not sent yet: the cluster is away"));
+        record(&store, &[seen("a", 2, "Running")]).await.unwrap();
+        assert_eq!(deliver_due(&store, &sender, &Lost(Permission::Revoked), 10).await.unwrap(), 1);
+        assert!(state().await.iter().all(|delivery| delivery.state == "dead"), "{:?}", state().await);
+        let rule = notifications::rule(&store, "team-cv", &kept.id).await.unwrap().unwrap();
+        assert_eq!((rule.enabled, rule.disabled_because.is_some()), (false, true));
+        record(&store, &[seen("a", 3, "Failed")]).await.unwrap();
+        assert_eq!(state().await.len(), 2, "a disabled rule receives nothing");
+    });
+}
+
+#[test]
+fn a_rule_belongs_to_whoever_chose_its_destination_and_is_about_that_users_kinds() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let of = |owner: &str, url: &str, kind: &str| NewRule {
+            id: "team-cv/news".to_owned(),
+            owner: owner.to_owned(),
+            subject: format!("subject of {owner}"),
+            kinds: vec![kind.to_owned()],
+            ..rule(url, &[])
+        };
+        let policy = Policy::default();
+        put_rule(&store, of("jane", "https://example.com/1", "PyTorchJob"), &policy).await.unwrap();
+        record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
+        assert_eq!(deliveries(&store, "team-cv", None, None, 10).await.unwrap(), [], "an MPIJob");
+        let (same, _) =
+            put_rule(&store, of("joe", "https://example.com/1", "MPIJob"), &policy).await.unwrap();
+        assert_eq!((same.owner.as_str(), &same.kinds[..]), ("jane", &["PyTorchJob".to_owned()][..]));
+        let (other, _) =
+            put_rule(&store, of("joe", "https://example.com/2", "MPIJob"), &policy).await.unwrap();
+        assert_eq!((other.owner.as_str(), other.subject.as_str()), ("joe", "subject of joe"));
+        record(&store, &[seen("a", 2, "Running")]).await.unwrap();
+        assert_eq!(deliveries(&store, "team-cv", None, None, 10).await.unwrap().len(), 1);
     });
 }
 
@@ -401,7 +575,7 @@ fn an_email_arrives_over_tls_and_names_job_phase_and_cause() {
         failed.state.cause = Some("OutOfMemory\r\nBcc: eve@example.com".to_owned());
         record(&store, &[failed]).await.unwrap();
         let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
-        assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
+        assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 1);
         let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
         assert_eq!((log[0].state.as_str(), log[0].status), ("delivered", Some(250)), "{log:?}");
         let received = received.lock().unwrap();
@@ -424,7 +598,7 @@ fn an_email_that_the_server_refuses_for_good_is_a_dead_letter() {
             let (rule, _) = put_rule(&store, to_jane(), &Policy::default()).await.unwrap();
             record(&store, &[seen(answer, 1, "Failed")]).await.unwrap();
             let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
-            assert_eq!(deliver_due(&store, &sender, 10).await.unwrap(), 1);
+            assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 1);
             let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
             assert_eq!(log[0].state, state, "{log:?}");
             assert_eq!(log[0].status, Some(answer[..3].parse().unwrap()));

@@ -88,7 +88,8 @@ fn gpu_seconds_are_those_of_a_count_second_by_second() {
                 }
             }
             let period = Period { from: at(from), until: at(until) };
-            let used = usage::usage(&store, period, BY_NAMESPACE, (None, Tenant::Any), at(now)).await.unwrap();
+            let used =
+                usage::usage(&store, period, BY_NAMESPACE, (None, Tenant::Any), at(now)).await.unwrap();
             assert_eq!(gpu_seconds(&used), expected, "{pods:?} in {period:?}");
             usage::end_unseen(&store, at(base + 999)).await.unwrap();
             usage::prune(&store, at(base + 999)).await.unwrap();
@@ -126,7 +127,9 @@ fn two_replicas_that_see_the_same_pods_count_them_once() {
         ended(&replicas[0], &[end("uid-0", "pod-0", 20)]).await.unwrap();
         ended(&replicas[1], &[end("uid-0", "pod-0", 22)]).await.unwrap();
         let period = Period { from: at(0), until: at(30) };
-        let used = usage::usage(&replicas[0], period, BY_NAMESPACE, (Some("team-0"), Tenant::Any), at(1000)).await.unwrap();
+        let used = usage::usage(&replicas[0], period, BY_NAMESPACE, (Some("team-0"), Tenant::Any), at(1000))
+            .await
+            .unwrap();
         assert_eq!(gpu_seconds(&used), BTreeMap::from([("team-0".to_owned(), 2 * 10 + 7 * 2 * 20)]));
     });
 }

@@ -164,6 +164,9 @@ struct OutgoingFlags {
     /// The sender of e-mails: Training <training@example.com>.
     #[arg(long, value_name = "ADDRESS")]
     smtp_from: Option<String>,
+    /// A domain that e-mails may go to: example.com. Without any, e-mails go to all domains.
+    #[arg(long, value_name = "DOMAIN", requires = "smtp")]
+    smtp_allow_domain: Vec<String>,
     /// The file with the user and, on the next line, the password for the SMTP server.
     #[arg(long, value_name = "FILE")]
     smtp_credentials: Option<PathBuf>,
@@ -218,7 +221,11 @@ impl OutgoingFlags {
 
     fn outgoing(self) -> Result<Outgoing, Box<dyn Error>> {
         let authorities = self.authorities()?;
-        let policy = Policy { allowed: self.webhook_allow, allow_http: self.webhook_allow_http };
+        let policy = Policy {
+            allowed: self.webhook_allow,
+            allow_http: self.webhook_allow_http,
+            email_domains: self.smtp_allow_domain,
+        };
         let mail = match (self.smtp, self.smtp_from) {
             (Some(server), Some(from)) => {
                 let (host, port) = server.rsplit_once(':').ok_or("--smtp: expected HOST:PORT")?;

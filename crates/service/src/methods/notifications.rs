@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use history::notifications::{self, Destination, NewRule, Rule, Secret, Transitions};
+use history::notifications::{self, Destination, NewRule, Rule, Secret, Tested, Transitions};
 use history::store::Cursor;
 use http::StatusCode;
+use jobs::Kind;
 
 use super::history::{not_a_page, page};
+use crate::access::Right;
 use crate::call::proper;
 use crate::contract::{
     DeleteNotificationRuleRequest, DeleteNotificationRuleResponse, Delivery, GetNotificationRuleRequest,
@@ -29,6 +31,8 @@ const MOST_WORDS: usize = 50;
 const LONGEST_WORD: usize = 128;
 /// What a key begins with, as in Standard Webhooks.
 const KEY: &str = "whsec_";
+/// How many letters at the end of a masked URL are shown.
+const SHOWN_LETTERS: usize = 4;
 /// What the audit log calls rules.
 const RESOURCE: &str = "notifications";
 
@@ -49,12 +53,12 @@ fn no_rule(namespace: &str, name: &str) -> Problem {
 /// Lists rules.
 pub async fn list_notification_rules(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: ListNotificationRulesRequest,
 ) -> Result<ListNotificationRulesResponse, Problem> {
-    let mut rules = Vec::new();
+    let (mut rules, url) = (Vec::new(), url_for(&service, &caller, &request.namespace).await?);
     for rule in notifications::rules(&service.kept.opened()?.store, &request.namespace).await? {
-        rules.push(shown(&service, rule, false).await?);
+        rules.push(shown(&service, rule, url, false).await?);
     }
     Ok(ListNotificationRulesResponse { rules })
 }
@@ -62,13 +66,13 @@ pub async fn list_notification_rules(
 /// Gets a rule.
 pub async fn get_notification_rule(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: GetNotificationRuleRequest,
 ) -> Result<NotificationRule, Problem> {
     let GetNotificationRuleRequest { namespace, name } = &request;
     let store = &service.kept.opened()?.store;
     match notifications::rule(store, namespace, &id(namespace, name)).await? {
-        Some(rule) => shown(&service, rule, false).await,
+        Some(rule) => shown(&service, rule, url_for(&service, &caller, namespace).await?, false).await,
         None => Err(no_rule(namespace, name)),
     }
 }
@@ -95,6 +99,8 @@ pub async fn put_notification_rule(
         namespace: namespace.clone(),
         job: if job.is_empty() { None } else { Some(uid_of(&service, &request).await?) },
         owner: caller.user.clone(),
+        subject: serde_json::to_string(&caller.subject()).unwrap_or_default(),
+        kinds: kinds(&service, &caller, &request).await?,
         enabled: !disabled,
         transitions: Transitions { phases: phases.clone(), reasons: reasons.clone(), causes: causes.clone() },
         destination: destination(&service, &request)?,
@@ -109,7 +115,50 @@ pub async fn put_notification_rule(
         }
         other => other.into(),
     })?;
-    shown(&service, rule, is_new_key && secret.is_empty()).await
+    shown(&service, rule, Url::Whole, is_new_key && secret.is_empty()).await
+}
+
+/// The kinds of jobs that a rule is about: that of its only job, or those that the caller may list.
+async fn kinds(
+    service: &Service,
+    caller: &Caller,
+    request: &PutNotificationRuleRequest,
+) -> Result<Vec<String>, Problem> {
+    let PutNotificationRuleRequest { namespace, job, .. } = request;
+    let meant = kind(&request.kind)?;
+    let asked = if job.is_empty() { Kind::ALL.to_vec() } else { vec![meant] };
+    let rights = asked.iter().map(|kind| Right::on_jobs("list", *kind, namespace)).collect();
+    let allowed = service.access.among(caller, rights).await?;
+    if allowed.is_empty() {
+        return Err(Problem::forbidden(&caller.user, "list", meant.names(), namespace));
+    }
+    let may = |kind: &Kind| allowed.iter().any(|right| right.resource == kind.plural());
+    Ok(asked.into_iter().filter(may).map(|kind| kind.name().to_owned()).collect())
+}
+
+/// How the URL of a webhook is shown. Whoever knows it can often send to it as well.
+#[derive(Clone, Copy)]
+enum Url {
+    Whole,
+    Masked,
+}
+
+/// Returns how the caller sees URLs: those who may change rules see them.
+async fn url_for(service: &Service, caller: &Caller, namespace: &str) -> Result<Url, Problem> {
+    let right = Right::on_jobs("patch", Kind::MpiJob, namespace);
+    Ok(if service.access.may(caller, right).await? { Url::Whole } else { Url::Masked })
+}
+
+/// Masks a URL: its origin and its last letters are enough to tell one from another.
+fn masked(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let scheme = url.get(..url.len() - rest.len()).unwrap_or_default();
+    let secret: Vec<char> = rest.get(host.len()..).unwrap_or_default().chars().collect();
+    // Of a short one, the last letters would be most of it.
+    let shown = if secret.len() >= 4 * SHOWN_LETTERS { SHOWN_LETTERS } else { 0 };
+    let end: String = secret.iter().skip(secret.len() - shown).collect();
+    format!("{scheme}{host}/…{end}")
 }
 
 /// The UID of the only job that a rule is about. A rule that is written again may be about a job that was deleted since.
@@ -178,8 +227,17 @@ pub async fn test_notification_rule(
     let TestNotificationRuleRequest { namespace, name } = &request;
     operation::about(RESOURCE, name, None);
     let store = &service.kept.opened()?.store;
-    let delivery = notifications::enqueue_test(store, namespace, &id(namespace, name)).await?;
-    delivery.map(delivered).ok_or_else(|| no_rule(namespace, name))
+    match notifications::enqueue_test(store, namespace, &id(namespace, name)).await? {
+        Tested::Enqueued(delivery) => Ok(delivered(delivery)),
+        Tested::NoRule => Err(no_rule(namespace, name)),
+        Tested::TooSoon => {
+            let message = "the rule, or too many others of the namespace, were tested within the last minute";
+            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+                .hint("wait a minute; the deliveries show what became of the last test");
+            problem.retry_after_seconds = u32::try_from(notifications::TEST_EVERY.as_secs()).unwrap_or(60);
+            Err(problem)
+        }
+    }
 }
 
 /// Lists deliveries.
@@ -229,11 +287,25 @@ async fn job_of(service: &Service, uid: &str) -> Result<Option<(String, String)>
     Ok(job.map(|job| (job.kind, job.name)))
 }
 
-async fn shown(service: &Service, rule: Rule, with_key: bool) -> Result<NotificationRule, Problem> {
-    let Rule { id, namespace, job, owner, created, enabled, transitions, destination, secret } = rule;
-    let (url, email) = match destination {
-        Destination::Webhook { url } => (url, String::new()),
-        Destination::Email { to } => (String::new(), to),
+async fn shown(service: &Service, rule: Rule, url: Url, with_key: bool) -> Result<NotificationRule, Problem> {
+    let Rule {
+        id,
+        namespace,
+        job,
+        owner,
+        subject: _,
+        kinds,
+        created,
+        enabled,
+        disabled_because,
+        transitions,
+        destination,
+        secret,
+    } = rule;
+    let (url, email) = match (destination, url) {
+        (Destination::Webhook { url }, Url::Whole) => (url, String::new()),
+        (Destination::Webhook { url }, Url::Masked) => (masked(&url), String::new()),
+        (Destination::Email { to }, _) => (String::new(), to),
     };
     let key = with_key.then(|| format!("{KEY}{}", STANDARD.encode(secret.bytes())));
     let about = match &job {
@@ -256,5 +328,24 @@ async fn shown(service: &Service, rule: Rule, with_key: bool) -> Result<Notifica
         url,
         email,
         secret: key.unwrap_or_default(),
+        kinds,
+        disabled_because: disabled_because.unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_masked_url_tells_where_it_goes_and_not_the_secret_in_it() {
+        for (url, shown) in [
+            ("https://hooks.slack.com/services/T0/B0/TOPSECRET-HOOK", "https://hooks.slack.com/…HOOK"),
+            ("https://example.com/SECRET", "https://example.com/…"),
+            ("https://example.com:8443?key=0123456789abcdef", "https://example.com:8443/…cdef"),
+            ("https://example.com", "https://example.com/…"),
+        ] {
+            assert_eq!(masked(url), shown);
+        }
+    }
 }

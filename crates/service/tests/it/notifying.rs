@@ -195,3 +195,62 @@ fn a_rule_that_cannot_work_is_refused_with_its_field() {
         assert_eq!((put.status, put.json()["jobUid"].is_string()), (200, true), "{}", put.text);
     });
 }
+
+#[test]
+fn a_rule_ends_with_the_rights_of_its_owner() {
+    on_each(async |place| {
+        let stage = stage_for_loopback(place).await;
+        let (url, received) = receiver().await;
+        assert_eq!(
+            stage.rest("PUT", &format!("{RULES}/all"), JANE, Some(json!({ "url": url }))).await.status,
+            200
+        );
+        stage.revoke("jane").await;
+        stage.job(TEAM, "a").await;
+        let ended =
+            until(&stage, &format!("{RULES}/all"), VERA, |reply| reply.json()["enabled"] == false).await;
+        assert!(ended.json()["disabledBecause"].as_str().unwrap().contains("owner"), "{}", ended.text);
+        let dead = [("all".to_owned(), "dead".to_owned())];
+        until(&stage, DELIVERIES, VERA, |reply| delivered(reply) == dead).await;
+        assert!(received.lock().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_rule_is_only_about_kinds_that_its_owner_may_list() {
+    on_each(async |place| {
+        let stage = stage_for_loopback(place).await;
+        let (url, received) = receiver().await;
+        let rights = json!({ "apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["get", "list", "patch"] });
+        stage.create_role("pytorch", rights).await;
+        stage.allow(TEAM, "joe", "pytorch").await;
+        let rule = |kind: &str| Some(json!({ "url": url, "kind": kind }));
+        assert_eq!(stage.rest("PUT", &format!("{RULES}/pt"), JOE, rule("mpijob")).await.status, 403);
+        let put = stage.rest("PUT", &format!("{RULES}/pt"), JOE, rule("pytorchjob")).await;
+        assert_eq!((put.status, put.json()["kinds"].clone()), (200, json!(["PyTorchJob"])), "{}", put.text);
+        stage.job(TEAM, "a").await;
+        let history = "/api/v1/namespaces/team-cv/jobs/mpijob/a/history";
+        until(&stage, history, JANE, |reply| reply.status == 200).await;
+        assert_eq!(delivered(&stage.get(DELIVERIES, VERA).await), []);
+        assert!(received.lock().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_viewer_does_not_see_the_secret_in_a_webhooks_url() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        let rule = json!({ "url": "https://example.com/services/TOPSECRET-HOOK" });
+        let put = stage.rest("PUT", &format!("{RULES}/a"), JANE, Some(rule)).await;
+        assert!(put.text.contains("TOPSECRET"), "who chooses it sees it: {}", put.text);
+        for path in [RULES.to_owned(), format!("{RULES}/a")] {
+            let (viewer, editor) = (stage.get(&path, VERA).await, stage.get(&path, JANE).await);
+            assert!(
+                viewer.text.contains("https://example.com/…HOOK") && !viewer.text.contains("TOPSECRET"),
+                "{}",
+                viewer.text
+            );
+            assert!(editor.text.contains("TOPSECRET"), "{}", editor.text);
+        }
+    });
+}

@@ -522,6 +522,13 @@ impl Stage {
         pods.get(name).await.unwrap().uid().unwrap()
     }
 
+    /// Creates a ClusterRole.
+    pub async fn create_role(&self, name: &str, rights: Value) {
+        let roles: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(self.admin.clone());
+        let role = json!({ "metadata": { "name": name }, "rules": [rights] });
+        roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
+    }
+
     /// Creates a namespace.
     pub async fn create_namespace(&self, name: &str) {
         let namespaces: Api<Namespace> = Api::all(self.admin.clone());
@@ -535,10 +542,7 @@ impl Stage {
         namespaces.delete(name, &DeleteParams::default()).await.unwrap();
         let mut namespace = namespaces.get(name).await.unwrap();
         namespace.spec.as_mut().unwrap().finalizers = None;
-        namespaces
-            .replace_subresource("finalize", name, &PostParams::default(), &namespace)
-            .await
-            .unwrap();
+        namespaces.replace_subresource("finalize", name, &PostParams::default(), &namespace).await.unwrap();
     }
 
     /// Takes a person's roles in the team away.
