@@ -778,7 +778,7 @@ export interface components {
             name?: string;
             /** @description The namespace. */
             namespace?: string;
-            /** @description The reason of a refusal. */
+            /** @description The reason of a refusal, the fields that an update changes, or how many reports are missing. */
             reason?: string;
             /** @description The object's annotation `training.opendatahub.io/request`. */
             request?: string;
@@ -797,10 +797,10 @@ export interface components {
             /** @description The user. */
             user?: string;
             /**
-             * @description The verb.
+             * @description The verb; `lost` if this is about reports that are missing before it.
              * @enum {string}
              */
-            verb?: "create" | "update" | "delete";
+            verb?: "create" | "update" | "delete" | "lost";
         };
         /** @description A run that advice rests on. */
         AdviceRun: {
@@ -2210,6 +2210,8 @@ export interface components {
             causes: string[];
             /** @description When it was created. */
             created?: string;
+            /** @description Why the service has taken it out of force. */
+            disabledBecause?: string;
             /** @description Where e-mails go. */
             email?: string;
             /** @description Whether it is in force. */
@@ -2223,11 +2225,18 @@ export interface components {
              * @example MPIJob
              */
             kind?: string;
+            /**
+             * @description The kinds of jobs that it is about: those that the owner may list.
+             * @example [
+             *       "MPIJob"
+             *     ]
+             */
+            kinds: string[];
             /** @description The name. */
             name?: string;
             /** @description The namespace. */
             namespace?: string;
-            /** @description Who created it. */
+            /** @description Who chose its destination. The rule acts with the rights of this user. */
             owner?: string;
             /** @description The phases that it is about; all if empty. */
             phases: string[];
@@ -2238,7 +2247,7 @@ export interface components {
              * @example whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
              */
             secret?: string;
-            /** @description Where webhooks go. */
+            /** @description Where webhooks go; only the origin and the last letters for those who may not change rules. */
             url?: string;
         };
         /** @description The cluster in numbers. */

@@ -50,7 +50,7 @@ class Admission(Message):
     """The namespace."""
 
     reason: str = ""
-    """The reason of a refusal."""
+    """The reason of a refusal, the fields that an update changes, or how many reports are missing."""
 
     request: str = ""
     """The object's annotation `training.opendatahub.io/request`."""
@@ -68,7 +68,7 @@ class Admission(Message):
     """The user."""
 
     verb: str = ""
-    """The verb."""
+    """The verb; `lost` if this is about reports that are missing before it."""
 
 
 class AdviceRun(Message):
@@ -1589,6 +1589,9 @@ class NotificationRule(Message):
     created: Time = None
     """When it was created."""
 
+    disabled_because: str = ""
+    """Why the service has taken it out of force."""
+
     email: str = ""
     """Where e-mails go."""
 
@@ -1604,6 +1607,9 @@ class NotificationRule(Message):
     kind: str = ""
     """The kind of the only job that it is about, if the service still knows that job."""
 
+    kinds: list[str] = []
+    """The kinds of jobs that it is about: those that the owner may list."""
+
     name: str = ""
     """The name."""
 
@@ -1611,7 +1617,7 @@ class NotificationRule(Message):
     """The namespace."""
 
     owner: str = ""
-    """Who created it."""
+    """Who chose its destination. The rule acts with the rights of this user."""
 
     phases: list[str] = []
     """The phases that it is about; all if empty."""
@@ -1623,7 +1629,7 @@ class NotificationRule(Message):
     """The key that signs webhooks, only in the answer that created it."""
 
     url: str = ""
-    """Where webhooks go."""
+    """Where webhooks go; only the origin and the last letters for those who may not change rules."""
 
 
 class ListNotificationRulesResponse(Message):
