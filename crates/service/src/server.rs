@@ -91,6 +91,9 @@ pub async fn serve(
                 match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let is_verified = stream.get_ref().1.peer_certificates().is_some();
+                        if is_verified {
+                            slot.keep();
+                        }
                         let peer = Peer { address, is_verified };
                         converse(stream, (peer, &slot), router, stop, (deadline, stranger)).await;
                     }

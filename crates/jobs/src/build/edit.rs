@@ -16,7 +16,9 @@ const KEYS: [&str; 3] = ["mountPath", "name", "manager"];
 /// Returns the manifest with what the request changes in it. A manifest that cannot be read is replaced.
 pub fn edit(mut written: Value, request: &Request) -> Value {
     let Some(before) = read(request.kind, &written) else { return manifest(request) };
-    let after = with_names(request.clone(), &before);
+    // The namespace is none of a request's fields.
+    let request = Request { namespace: before.namespace.clone(), ..request.clone() };
+    let after = with_names(request, &before);
     let (mut from, mut to) = (manifest(&before), manifest(&after));
     for job in [&mut from, &mut to] {
         alike(job, &written, request.kind);
@@ -207,9 +209,11 @@ mod tests {
     fn what_is_taken_out_of_a_request_is_taken_out_of_the_manifest() {
         let mut own = written();
         own["metadata"]["labels"] = json!({ "team": "vision" });
+        own["metadata"]["namespace"] = json!("team");
         let before = read(Kind::MpiJob, &own).unwrap();
-        let request = Request { env: vec![], volumes: vec![], labels: [].into(), ..before };
+        let request = Request { env: vec![], volumes: vec![], labels: [].into(), namespace: None, ..before };
         let job = edit(own, &request);
+        assert_eq!(job["metadata"]["namespace"], "team");
         assert!(job["metadata"].get("labels").is_none(), "{job}");
         let worker = &job["spec"]["mpiReplicaSpecs"][WORKER]["template"]["spec"];
         assert!(worker.get("volumes").is_none() && worker["containers"][0].get("env").is_none(), "{worker}");

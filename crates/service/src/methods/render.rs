@@ -7,6 +7,7 @@ use jobs::{Error, Kind, manifest, standard};
 use serde_json::Value;
 
 use super::source::{request as read_spec, spec, yaml};
+use crate::body;
 use crate::contract::{RenderJobRequest, RenderJobResponse};
 use crate::filter::kind as kind_named;
 use crate::identity::Caller;
@@ -25,12 +26,7 @@ pub async fn render_job(
     }
     let given = given.map(|(request, _)| request);
     if !asked.manifest.is_empty() {
-        let (kind, written) = one(&asked.manifest)?;
-        let job = match given {
-            Some(request) => build::edit(written, &Request { kind, ..request }),
-            None => written,
-        };
-        return Ok(response(kind, &job));
+        return body::apart(move || changed(&asked.manifest, given)).await;
     }
     let request = match given {
         Some(request) => request,
@@ -45,6 +41,16 @@ pub async fn render_job(
         spec: Some(spec(&request)),
         complete: true,
     })
+}
+
+/// Reads a manifest, and changes it to what a request says.
+fn changed(manifest: &str, given: Option<Request>) -> Result<RenderJobResponse, Problem> {
+    let (kind, written) = one(manifest)?;
+    let job = match given {
+        Some(request) => build::edit(written, &Request { kind, ..request }),
+        None => written,
+    };
+    Ok(response(kind, &job))
 }
 
 /// Reads the one job of a manifest, whatever is wrong with it.
