@@ -20,7 +20,7 @@ import { CopyMenu } from "./copy-menu";
 import { fieldOf } from "./faults";
 import { kindOfFields, valueAt } from "./fields";
 import { labelOf } from "./form-context";
-import { kindWritten, type Model, sourceOf } from "./model";
+import { kindWritten, type Model, type RenderBody, sourceOf } from "./model";
 import { Panes } from "./panes";
 import { SaveTemplate } from "./save-template";
 import { type Rendering, type Store, useRendering, useStore } from "./use-model";
@@ -49,8 +49,7 @@ export function Editor({ origin, beginning, title }: Props) {
   const [asked, setAsked] = useState(false);
   const { page, blocked, user, mayCreate } = usePage(store, asked);
   const { namespace, kind, check, rendering } = page;
-  const settled = async () => (await rendering.settle()).text;
-  const create = useCreate(namespace, rendering.settle, (job) => {
+  const create = useCreate(namespace, rendering.source, (job) => {
     store.drop();
     show(text.created(job.name ?? ""));
     void navigate(jobAddress(job));
@@ -59,7 +58,7 @@ export function Editor({ origin, beginning, title }: Props) {
   const isReadable = !("fault" in rendering.written);
   return (
     <>
-      <PageHeader title={title} actions={<CopyMenu read={settled} namespace={namespace} />} />
+      <PageHeader title={title} actions={<CopyMenu read={rendering.settle} namespace={namespace} />} />
       <PageSection isFilled>
         <Stack hasGutter>
           {store.isRestored && <Restored onStartOver={store.drop} />}
@@ -85,7 +84,7 @@ export function Editor({ origin, beginning, title }: Props) {
               >
                 {text.create}
               </Button>
-              <SaveTemplate namespace={namespace} read={settled} isDisabled={!namespace || !kind} />
+              <SaveTemplate namespace={namespace} read={rendering.settle} isDisabled={!namespace || !kind} />
               <Button variant="link" onClick={() => void navigate("/jobs")}>
                 {text.cancel}
               </Button>
@@ -112,7 +111,7 @@ function usePage(store: Store, asked: boolean): PageState {
   const identity = useIdentity(namespace, kind);
   const mayCreate = !namespace || allowed(identity.data, "create") !== false;
   const [blocked, block] = useBlocked();
-  const { check, faults } = useChecked(model, rendering, namespace, mayCreate && kind !== undefined && !blocked.length);
+  const { check, faults } = useChecked(model, rendering, namespace, mayCreate && kind !== undefined);
   const onNamespace = (next: string) => {
     setTyped(next);
     if (own) store.type(withNamespace(model.text, next));
@@ -166,11 +165,11 @@ function useBlocked(): [FieldFault[], (path: string, why: string | undefined) =>
 }
 
 /** One key for each job: a request that is repeated after a broken connection creates no second one. */
-function useCreate(namespace: string, settle: () => Promise<Model>, onCreated: (job: JobRef) => void) {
+function useCreate(namespace: string, read: () => Promise<RenderBody>, onCreated: (job: JobRef) => void) {
   const key = useRef({ source: "", value: "" });
   return useMutation({
     mutationFn: async () => {
-      const body = sourceOf(await settle());
+      const body = await read();
       const source = JSON.stringify([namespace, body]);
       if (key.current.source !== source) key.current = { source, value: crypto.randomUUID() };
       const { job } = await ask(

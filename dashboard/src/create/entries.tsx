@@ -91,6 +91,7 @@ function EntryPart({ part: { part, label, choices, isCheck, isLong }, name, valu
     return (
       <Checkbox
         id={name}
+        name={part}
         aria-label={name}
         label={label}
         isChecked={value !== ""}
@@ -99,7 +100,7 @@ function EntryPart({ part: { part, label, choices, isCheck, isLong }, name, valu
     );
   if (choices)
     return (
-      <FormSelect aria-label={name} value={value} onChange={(_event, next) => onChange(next)}>
+      <FormSelect aria-label={name} name={part} value={value} onChange={(_event, next) => onChange(next)}>
         {Object.entries(value in choices ? choices : { ...choices, [value]: value }).map(([one, label]) => (
           <FormSelectOption key={one} value={one} label={label} />
         ))}

@@ -7,7 +7,17 @@ import { isTemporary } from "../api/problem";
 import { pollInterval } from "../api/stream";
 import { beginOf, dropDraft, keepModel, recallDraft } from "./draft";
 import type { Update } from "./fields";
-import { answered, bodyOf, changeFields, changeText, type Model, type RenderBody, type Step, stepOf } from "./model";
+import {
+  answered,
+  bodyOf,
+  changeFields,
+  changeText,
+  type Model,
+  type RenderBody,
+  type Step,
+  sourceOf,
+  stepOf,
+} from "./model";
 import { readText, type Written } from "./yaml-text";
 
 const typingPause = 150;
@@ -76,8 +86,10 @@ export type Rendering = {
   isCurrent: boolean;
   /** Why they do not. */
   error: unknown;
-  /** Makes them say the same now, and returns the model. */
-  settle: () => Promise<Model>;
+  /** Makes them say the same now, and returns the manifest. */
+  settle: () => Promise<string>;
+  /** What a job is created from, with everything that was typed. */
+  source: () => Promise<RenderBody>;
 };
 
 export function useRendering(store: Store, namespace: string): Rendering {
@@ -113,12 +125,18 @@ export function useRendering(store: Store, namespace: string): Rendering {
     for (let steps = 0; steps < mostSteps; steps++) {
       const now = latest();
       const next = stepOf(now, readText(now.text));
-      if (!next) return now;
+      if (!next) return now.text;
       answer(now, next, await render(namespace, bodyOf(now, next)));
     }
     throw new Error();
   }, [latest, answer, namespace]);
-  return { written, isCurrent: !step, error: step ? error : undefined, settle };
+  const source = useCallback(async () => {
+    const { edited, isUnread } = latest();
+    // Fields need no manifest, but the defaults that they begin with.
+    if (edited || isUnread) await settle();
+    return sourceOf(latest());
+  }, [latest, settle]);
+  return { written, isCurrent: !step, error: step ? error : undefined, settle, source };
 }
 
 /** What a namespace asks of pods is in the manifest: another namespace, another manifest. */
