@@ -7,6 +7,7 @@ import {
   bodyOf,
   changeFields,
   changeText,
+  isToBegin,
   type Model,
   sourceOf,
   stepOf,
@@ -23,6 +24,7 @@ describe("a form that begins with a kind", () => {
     const model = beginWithKind("tfjob");
     expect([step(model), bodyOf(model, "begin")]).toEqual(["begin", { kind: "tfjob" }]);
     expect(begun.fields).toEqual(blank.spec);
+    expect([isToBegin(model), isToBegin(begun)]).toEqual([true, false]);
     expect(step(begun)).toBeUndefined();
   });
 

@@ -43,6 +43,11 @@ export function changeText(model: Model, text: string): Model {
   return { ...model, text, edited: true, isUnread: true, hasFields: true };
 }
 
+/** Whether a form has neither its defaults nor anything that was typed. */
+export function isToBegin({ edited, isUnread, updates }: Model): boolean {
+  return !edited && isUnread && !updates.length;
+}
+
 /** What has to be asked for, if the service can read the text at all. */
 export function stepOf(model: Model, written: Written): Step | undefined {
   if (!model.edited) {

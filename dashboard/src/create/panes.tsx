@@ -14,6 +14,7 @@ import { placeFaults } from "./faults";
 import { kindOfFields } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
+import { isToBegin } from "./model";
 import { Faults, FieldFaults, Warnings } from "./notices";
 import { QuotaCard, TotalsCard } from "./totals";
 
@@ -101,13 +102,15 @@ function Cards({ check, isWide, isKnown }: { check: Check; isWide: boolean; isKn
 
 function FormPane({ store, rendering, kind, faults, check, block, namespace, onNamespace }: Page) {
   const { fields, hasFields } = store.model;
+  // A default that appears in a field while somebody types there would be taken for their own.
+  const isBeginning = isToBegin(store.model) && rendering.error === undefined;
   const shownKind = fields && kindOfFields(fields);
   const placed = useMemo(
     () => placeFaults(faults, fields ?? {}, shownKind ? pathsOf(shownKind) : []),
     [faults, fields, shownKind],
   );
   if (!kind || !hasFields) return <Faults {...{ rendering, kind, hasFields, faults }} />;
-  if (!fields) return <LoadingLines lines={12} />;
+  if (!fields || isBeginning) return <LoadingLines lines={12} />;
   const advice = check.answer?.advice;
   return (
     <>
