@@ -17,8 +17,8 @@ const KEYS: [&str; 3] = ["mountPath", "name", "manager"];
 pub fn edit(mut written: Value, request: &Request) -> Value {
     let Some(before) = read(request.kind, &written) else { return manifest(request) };
     // The namespace is none of a request's fields.
-    let request = Request { namespace: before.namespace.clone(), ..request.clone() };
-    let after = with_names(request, &before);
+    let after = Request { namespace: before.namespace.clone(), ..request.clone() };
+    let after = with_names(after, &before);
     let (mut from, mut to) = (manifest(&before), manifest(&after));
     for job in [&mut from, &mut to] {
         alike(job, &written, request.kind);
