@@ -29,8 +29,8 @@ TIMES = {
 }
 #: Models in which one of these names is something else than a time.
 NOT_TIMES = {("LogItem", "at"), ("CheckAvailabilityResponse", "start"), ("CheckCapacityResponse", "start")}
-#: Models of requests: users write their own (`_spec.py`).
-NOT_GENERATED = {"JobSpec"}
+#: Models of requests: users write their own (`_spec.py`). What a form asks for has one, too.
+NOT_GENERATED = {"JobSpec", "RenderJobResponse"}
 
 HEADER = '''"""The messages and methods of the training service. Generated from its contract by tools/generate.py."""
 

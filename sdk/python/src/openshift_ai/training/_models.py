@@ -1454,6 +1454,9 @@ class JobPart(Message):
     requests: dict[str, str] = {}
     """What the scheduler reserves, by resource; as much as `limits` if not given."""
 
+    restart_policy: str = ""
+    """When a container that has ended is started again; never if not given."""
+
     scheduling: JobPlacement | None = None
     """Where the pods are placed; as the job's if not given."""
 
@@ -2058,8 +2061,7 @@ LIST_DELIVERIES = Method(
 )
 """Lists the deliveries of a namespace's rules, newest first."""
 CREATE_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs", query=frozenset({"dryRun"}))
-"""Creates a job from a manifest of any supported kind, from a template, or an MPIJob from a specification.
-"""
+"""Creates a job from a manifest of any supported kind, from a template, or from a specification."""
 DELETE_JOB = Method("DELETE", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}", query=frozenset({"force"}))
 """Deletes a job and everything that belongs to it."""
 GET_JOB = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}")
@@ -2137,6 +2139,10 @@ PUT_NOTIFICATION_RULE = Method("PUT", "/api/v1/namespaces/{namespace}/notificati
 """Creates or replaces a rule."""
 TEST_NOTIFICATION_RULE = Method("POST", "/api/v1/namespaces/{namespace}/notifications/{name}/test")
 """Sends a test delivery by a rule, with the phase `Test`."""
+RENDER_JOB = Method("POST", "/api/v1/namespaces/{namespace}/render")
+"""Writes the manifest that fields make, and reads the fields out of a manifest; both change nothing and ask
+for no permission.
+"""
 LIST_TEMPLATES = Method("GET", "/api/v1/namespaces/{namespace}/templates")
 """Lists the templates of a namespace, and those that the organisation shares."""
 DELETE_TEMPLATE = Method("DELETE", "/api/v1/namespaces/{namespace}/templates/{name}")
