@@ -11,7 +11,6 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use http_body_util::BodyExt as _;
 use tonic::{Extensions, Request, Response, Status};
 
-use crate::adapters::METHODS;
 use crate::body::{Bounded, MAX_BODY};
 use crate::call::{self, Admitted};
 use crate::contract::{Addressed, Answer, Method};
@@ -26,15 +25,15 @@ pub struct Adapter(pub Arc<Service>);
 /// The most bytes of a message's frame beside the message.
 const FRAME: usize = 5;
 
-/// Admits a call by its headers; only then does anything read its body.
+/// Admits a call of one of these methods by its headers; only then does anything read its body.
 pub async fn admit(
-    State(service): State<Arc<Service>>,
+    State((service, methods)): State<(Arc<Service>, &'static [Method])>,
     mut request: axum::extract::Request,
     next: Next,
 ) -> axum::response::Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
     // What is not a method is answered as such, and reads nothing.
-    let Some(method) = METHODS.iter().find(|method| method.name == name) else {
+    let Some(method) = methods.iter().find(|method| method.name == name) else {
         return next.run(request).await;
     };
     let admitted = match call::admit(&service, method, request.headers()).await {

@@ -27,7 +27,7 @@ use crate::{adapters, browser, dashboard, grpc, page, signin};
 pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server::Error> {
     let training = Router::new()
         .route_service("/training.v1.Training/{method}", TrainingServer::new(grpc::Adapter(service.clone())))
-        .route_layer(middleware::from_fn_with_state(service.clone(), grpc::admit));
+        .route_layer(middleware::from_fn_with_state((service.clone(), adapters::METHODS), grpc::admit));
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()?;
