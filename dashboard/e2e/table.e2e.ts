@@ -209,7 +209,7 @@ async function begin(page: Page, namespace: string, kind: string): Promise<void>
 async function typedManifest(page: Page, spec: Json): Promise<unknown> {
   const isLast = (response: Response) => sentTo(response)?.spec?.name === spec.name;
   const rendered = page.waitForResponse(isLast, { timeout: 60_000 });
-  // Whoever cannot type everything does not wait for it.
+  // A case that cannot be typed completely does not wait for it.
   rendered.catch(() => {});
   await sayAll(page, spec);
   const { manifest } = (await (await rendered).json()) as { manifest: string };

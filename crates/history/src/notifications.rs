@@ -191,7 +191,7 @@ pub struct NewRule {
 }
 
 /// Creates or replaces a rule. Returns it, and whether its key is new. Its creation stays, and so does its owner unless
-/// another destination is chosen: whoever chooses a destination is responsible for what goes there.
+/// another destination is chosen: the user who chooses a destination is responsible for what goes there.
 ///
 /// # Errors
 /// If the destination is not valid, the namespace has [`MAX_RULES`] rules, the id is that of a rule of another

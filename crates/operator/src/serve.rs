@@ -2,7 +2,7 @@
 //!
 //! A connection has [`HEAD_TIMEOUT`] from its acceptance to its first complete request head, through TLS and
 //! whatever protocol it uses, and [`IDLE_TIMEOUT`] between requests. When there is no room for another, the connection that
-//! was idle for longest gives way, unless its client has shown a certificate that was verified: whoever can reach the port
+//! was idle for longest gives way, unless its client has shown a certificate that was verified: any client that can reach the port
 //! can send requests.
 
 use std::convert::Infallible;

@@ -29,11 +29,14 @@ use crate::rooms::Rooms;
 use crate::samples::{self, Samples};
 use crate::searches::Searches;
 use crate::session::Sessions;
-use crate::signin;
 use crate::store::{Keep, Kept};
 use crate::tenants::Tenants;
 use crate::upkeep;
 use crate::watch::{Listeners, Watches};
+
+/// The memory for forms: of all addresses, and of each. Their senders are not known yet.
+const FORMS_MEMORY: usize = 8 << 20;
+const FORMS_MEMORY_OF_ADDRESS: usize = 1 << 20;
 
 /// How the service is set up.
 #[derive(Clone, Debug)]
@@ -210,7 +213,7 @@ impl Service {
             sessions: Sessions::default(),
             limits: Arc::new(Limits::new(settings.rate, settings.burst, settings.streams)),
             memory: Budget::new(body::MEMORY, body::MEMORY_OF_CALLER),
-            forms: Budget::new(signin::MEMORY, signin::MEMORY_OF_ADDRESS),
+            forms: Budget::new(FORMS_MEMORY, FORMS_MEMORY_OF_ADDRESS),
             metrics: Metrics::default(),
             watches,
             samples,

@@ -20,9 +20,6 @@ use crate::session::{SESSION, Session};
 
 /// The largest form: a token, and where to go.
 const MAX_FORM: usize = 32 << 10;
-/// The memory for forms: of all addresses, and of each. Their senders are not known yet.
-pub const MEMORY: usize = 8 << 20;
-pub const MEMORY_OF_ADDRESS: usize = 1 << 20;
 /// The longest address to go to after signing in.
 const LONGEST_NEXT: usize = 2048;
 

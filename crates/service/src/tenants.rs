@@ -1,13 +1,12 @@
-//! Keeps the store informed about which namespace has a name now, and decides whose records a caller may read: a name can be
-//! used again by others, and what an earlier namespace of that name left is not theirs.
+//! Keeps the store informed about which namespace has a name now: a name can be used again by others, and what an earlier
+//! namespace of that name left is not theirs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::jobs::Kind;
 use controller_runtime::cache::{Cache, follow};
-use history::namespaces::{self, Namespace, Tenant};
+use history::namespaces::{self, Namespace};
 use history::{Error, Store};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
@@ -16,10 +15,7 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Right;
-use crate::identity::Caller;
 use crate::problem::Problem;
-use crate::service::Service;
 use crate::store::Kept;
 
 /// The namespaces of the cluster.
@@ -113,24 +109,4 @@ fn namespace(found: &v1::Namespace) -> Namespace {
         uid: found.uid().unwrap_or_default(),
         created: created.unwrap_or(Timestamp::UNIX_EPOCH),
     }
-}
-
-/// Returns whose records a caller may read who has a right on jobs of these kinds in a namespace: those of earlier
-/// namespaces of its name only with the same right everywhere.
-///
-/// # Errors
-/// 503 if that is not known now.
-pub async fn of(
-    service: &Service,
-    caller: &Caller,
-    verb: &'static str,
-    kinds: &[Kind],
-) -> Result<Tenant, Problem> {
-    service.tenants.require_known()?;
-    for kind in kinds {
-        if !service.access.may(caller, Right::on_jobs(verb, *kind, "")).await? {
-            return Ok(Tenant::Present);
-        }
-    }
-    Ok(Tenant::Any)
 }

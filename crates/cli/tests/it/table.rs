@@ -47,7 +47,7 @@ fn words(spec: &Map<String, Value>) -> Vec<String> {
     words.extend(spec.get("kind").map(text));
     words.push(format!("--name={}", text(&spec["name"])));
     let is_left_to_the_runtime = |field: &str, value: &Value| {
-        field == "workers" && *value == Value::from(0) && spec.contains_key("runtime")
+        field == "workers" && *value == 0 && spec.contains_key("runtime")
     };
     for (field, value) in spec.iter().filter(|(field, value)| !is_left_to_the_runtime(field, value)) {
         words.extend(flags(field, value));
@@ -67,7 +67,7 @@ fn flags(field: &str, value: &Value) -> Vec<String> {
     match field {
         "kind" | "name" | "command" => Vec::new(),
         // What is empty is not typed.
-        _ if *value == Value::from("") => Vec::new(),
+        _ if *value == "" => Vec::new(),
         "workers" | "image" | "cpu" | "memory" | "gpus" | "slots" | "mpi" | "transport" | "workdir"
         | "queue" | "priority" | "retries" | "runtime" => one(field),
         "deadlineSeconds" => vec![format!("--deadline={}s", text(value))],

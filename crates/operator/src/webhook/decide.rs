@@ -42,7 +42,7 @@ pub(super) fn default(request: &Request, trusted_creators: &[String]) -> Decisio
     Decision { patch, ..Decision::default() }
 }
 
-/// Records in a new job who creates it, whoever the job names: the usage is counted by it. Only a job of a trusted creator
+/// Records in a new job who creates it, even if the job names another: the usage is counted by it. Only a job of a trusted creator
 /// keeps the owner that it names.
 pub(super) fn owner<K: kube::Resource>(request: &Request<K>, trusted_creators: &[String]) -> Vec<Value> {
     let (Some(job), "CREATE", user) =

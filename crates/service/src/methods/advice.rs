@@ -10,6 +10,7 @@ use jobs::preflight::PATIENCE;
 use jobs::sizing::{self, HEAD_ROOM_PERCENT, Judged, LEAST_RUNS, RequestVerdict, Requested, Used};
 use jobs::submit::Draft;
 
+use super::tenant;
 use crate::access::Right;
 use crate::contract::{
     AdviceRun, ListAdviceRequest, ListAdviceResponse, ProgramAdvice, RequestAdvice, RoleAdvice,
@@ -19,7 +20,6 @@ use crate::problem::Problem;
 use crate::program::Program;
 use crate::row::time;
 use crate::service::Service;
-use crate::tenants;
 
 /// The most runs of a program that advice rests on: what it used long ago says little.
 const MOST_RUNS: u32 = 20;
@@ -38,7 +38,7 @@ pub async fn list_advice(
         service.access.require(&caller, right, Kind::MpiJob.names()).await?;
     }
     let store = &service.kept.opened()?.store;
-    let tenant = tenants::of(&service, &caller, "list", &Kind::ALL).await?;
+    let tenant = tenant::of(&service, &caller, "list", &Kind::ALL).await?;
     let found = peaks::runs(store, Filter { namespace, program: None, tenant }, MOST_RUNS).await?;
     let places = found.iter().filter_map(|run| Some((Kind::named(&run.kind)?, run.namespace.clone())));
     let visible = visible(&service, &caller, places.collect()).await?;
@@ -72,7 +72,7 @@ pub async fn of_draft(
         return None;
     }
     let opened = service.kept.opened().ok()?;
-    // What an earlier namespace of this name ran is not about its jobs, whoever asks.
+    // What an earlier namespace of this name ran is not about its jobs.
     let tenant = service.tenants.require_known().map(|()| Tenant::Present).ok()?;
     let filter = Filter { namespace: Some(namespace), program: Some(&program.id), tenant };
     // A job is created without advice where the store does not answer.

@@ -8,13 +8,13 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::tenant;
 use crate::contract::{GetHistoryRequest, JobAttempt, JobHistory, JobState, WorkerCounts};
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::{actor, count, time};
 use crate::service::Service;
-use crate::tenants;
 
 /// The number of states in a page if none is given, and the largest.
 const PAGE: u32 = 200;
@@ -39,7 +39,7 @@ pub async fn get_history(
         namespace: Some(request.namespace.clone()),
         kind: Some(kind.name().to_owned()),
         name: Some(request.name.clone()),
-        tenant: tenants::of(&service, &caller, "get", &[kind]).await?,
+        tenant: tenant::of(&service, &caller, "get", &[kind]).await?,
         ..Filter::default()
     };
     let mut found = jobs::jobs(store, &filter, None, MOST_JOBS).await?;

@@ -14,6 +14,7 @@ use jobs::logs::sieve::{self, MAX_CONTEXT, Wanted};
 use jobs::logs::{self, Choice, Cursor, Item, Logs, Which};
 use jobs::{Error, Kind};
 
+use super::tenant;
 use crate::collector::RunName;
 use crate::contract::{LogItem, LogOrigin, ReadLogsRequest};
 use crate::filter::kind;
@@ -21,7 +22,6 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::{count, time};
 use crate::service::Service;
-use crate::tenants;
 
 /// The most states of pods to ask for.
 const MOST_STATES: usize = 20;
@@ -92,7 +92,7 @@ impl OfJob {
         let uid = match service.board.get(&key) {
             Some(job) => Some(job.row.uid.clone()),
             None => {
-                let tenant = tenants::of(service, caller, "get", &[*kind]).await?;
+                let tenant = tenant::of(service, caller, "get", &[*kind]).await?;
                 last_of_name(&opened.store, *kind, request, tenant).await?
             }
         };

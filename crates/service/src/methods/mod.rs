@@ -31,6 +31,7 @@ mod source;
 mod stream;
 mod suspension;
 mod templates;
+mod tenant;
 mod usage;
 mod visible;
 

@@ -136,7 +136,7 @@ async fn kinds(
     Ok(asked.into_iter().filter(may).map(|kind| kind.name().to_owned()).collect())
 }
 
-/// How the URL of a webhook is shown. Whoever knows it can often send to it as well.
+/// How the URL of a webhook is shown. Who knows it can often send to it as well.
 #[derive(Clone, Copy)]
 enum Url {
     Whole,

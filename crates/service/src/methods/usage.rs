@@ -9,6 +9,7 @@ use jobs::Kind;
 use jobs::prices::{Found, Money, Prices};
 
 use super::cost;
+use super::tenant;
 use crate::access::Right;
 use crate::contract::{Answer, ListUsageRequest, ListUsageResponse, Usage, UsedAmount};
 use crate::filter::moment;
@@ -16,7 +17,6 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::time;
 use crate::service::Service;
-use crate::tenants;
 
 /// The length of the period if its beginning is not given.
 const USUAL: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -74,7 +74,7 @@ pub async fn list_usage(
     }
     let store = &service.kept.opened()?.store;
     let period = Period { from, until };
-    let tenant = tenants::of(&service, &caller, "list", &[Kind::MpiJob]).await?;
+    let tenant = tenant::of(&service, &caller, "list", &[Kind::MpiJob]).await?;
     let mut sums = usage::usage(store, period, group, (namespace, tenant), now).await?;
     if namespace.is_none() {
         let visible = visible(&service, &caller, sums.keys()).await?;
