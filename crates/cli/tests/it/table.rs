@@ -46,9 +46,8 @@ fn words(spec: &Map<String, Value>) -> Vec<String> {
     let mut words: Vec<String> = ["training", "create"].map(str::to_owned).to_vec();
     words.extend(spec.get("kind").map(text));
     words.push(format!("--name={}", text(&spec["name"])));
-    let is_left_to_the_runtime = |field: &str, value: &Value| {
-        field == "workers" && *value == 0 && spec.contains_key("runtime")
-    };
+    let is_left_to_the_runtime =
+        |field: &str, value: &Value| field == "workers" && *value == 0 && spec.contains_key("runtime");
     for (field, value) in spec.iter().filter(|(field, value)| !is_left_to_the_runtime(field, value)) {
         words.extend(flags(field, value));
     }
