@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use jobs::{Error, build, submit};
+use jobs::{build, submit};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -37,11 +37,8 @@ fn made(spec: &Value) -> Result<Value, Vec<Faulty>> {
     if !faults.is_empty() {
         return Err(faulty(faults));
     }
-    match submit::of_request(&request) {
-        Ok(draft) => Ok(draft.object),
-        Err(Error::Invalid { faults }) => Err(faulty(faults)),
-        Err(other) => panic!("{other}"),
-    }
+    let draft = submit::of_request(&request);
+    draft.map(|draft| draft.object).map_err(|error| faulty(error.faults().to_vec()))
 }
 
 fn faulty(faults: Vec<jobs::Fault>) -> Vec<Faulty> {
