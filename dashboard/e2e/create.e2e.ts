@@ -29,6 +29,7 @@ async function fillIn(page: Page, name: string): Promise<void> {
 
 /** Opens what few people need. A kind may not have it. */
 async function openAll(page: Page): Promise<void> {
+  await page.locator("#field-name").waitFor();
   for (const name of ["Show Advanced Options", "Only the Workers", "Only the Launcher"]) {
     const section = page.getByRole("button", { name, exact: true });
     if (await section.count()) await section.click();

@@ -281,7 +281,7 @@ describe("the page of a job", () => {
       await page.waitForURL("**/jobs");
       await page.getByText("Deleting 1 job").waitFor();
       expect(await page.getByText("Someone deleted").count()).toBe(0);
-      expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Jobs");
+      await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("Jobs");
     });
   });
 
@@ -428,13 +428,16 @@ for step in range(100):
       await page.getByRole("heading", { name: "wide-worker-98" }).waitFor();
       expect(await page.getByRole("option", { selected: true }).getAttribute("aria-label")).toContain("Worker 98");
 
-      await tabTo(page, "Workers", "Shift+Tab");
+      await tabTo(page, "Overview", "Shift+Tab");
+      await page.keyboard.press("ArrowRight");
+      await page.keyboard.press("ArrowRight");
       await page.keyboard.press("Enter");
       await tabTo(page, "Find by name, node or state");
       await page.keyboard.type("worker-7");
       await expect.poll(() => page.locator("tbody").count()).toBe(11);
 
-      await tabTo(page, "Logs", "Shift+Tab");
+      await tabTo(page, "Workers", "Shift+Tab");
+      await page.keyboard.press("ArrowRight");
       await page.keyboard.press("Enter");
       const log = page.getByRole("region", { name: "Log", exact: true });
       await log.getByText("step 4 loss").waitFor({ timeout: 60_000 });

@@ -14,31 +14,19 @@ import { useToast } from "../components/toasts";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
-import { type Check, faultsOf, useCheck } from "./check";
+import { faultsOf, useCheck } from "./check";
 import { pathsOf } from "./controls";
 import { CopyMenu } from "./copy-menu";
 import { fieldOf } from "./faults";
 import { kindOfFields, valueAt } from "./fields";
 import { labelOf } from "./form-context";
 import { kindWritten, type Model, type RenderBody, sourceOf } from "./model";
-import { Panes } from "./panes";
+import { type Page, Panes } from "./panes";
 import { SaveTemplate } from "./save-template";
 import { type Rendering, type Store, useRendering, useStore } from "./use-model";
 import { readText, withNamespace } from "./yaml-text";
 
 const text = messages.create;
-
-export type Page = {
-  store: Store;
-  rendering: Rendering;
-  namespace: string;
-  onNamespace: (namespace: string) => void;
-  kind: Kind | undefined;
-  check: Check;
-  /** Faults of the service, and of what cannot be sent to it. */
-  faults: FieldFault[];
-  block: (path: string, why: string | undefined) => void;
-};
 
 type Props = { origin: string; beginning: string | undefined; title: string };
 

@@ -2,14 +2,14 @@
 
 import { Alert, Grid, GridItem, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
 import { lazy, Suspense, useMemo, useRef, useState } from "react";
-import { isTemporary } from "../api/problem";
+import type { Kind } from "../api/client";
+import { type FieldFault, isTemporary } from "../api/problem";
 import { recall, remember } from "../browser/storage";
 import { LoadingLines } from "../components/states";
 import { messages } from "../messages";
 import { AdviceCard } from "./advice";
 import type { Check } from "./check";
 import { pathsOf } from "./controls";
-import type { Page } from "./editor";
 import { placeFaults } from "./faults";
 import { kindOfFields } from "./fields";
 import { JobForm } from "./form";
@@ -17,12 +17,26 @@ import { FormProvider } from "./form-context";
 import { isToBegin } from "./model";
 import { Faults, FieldFaults, Warnings } from "./notices";
 import { QuotaCard, TotalsCard } from "./totals";
+import type { Rendering, Store } from "./use-model";
 
 const YamlEditor = lazy(() => import("./yaml-editor"));
 const text = messages.create;
 const views = ["form", "both", "yaml"] as const;
 type View = (typeof views)[number];
 const viewKey = "training.create-view";
+
+/** What the page holds while a job is written. */
+export type Page = {
+  store: Store;
+  rendering: Rendering;
+  namespace: string;
+  onNamespace: (namespace: string) => void;
+  kind: Kind | undefined;
+  check: Check;
+  /** Faults of the service, and of what cannot be sent to it. */
+  faults: FieldFault[];
+  block: (path: string, why: string | undefined) => void;
+};
 
 export function Panes(page: Page) {
   const { kind, check } = page;

@@ -41,6 +41,7 @@ export function Lines({ buffer, version, columns, pattern, at, sticks, onStick, 
     overscan: 12,
   });
   const anchor = useAnchor(view, buffer, sticks, onStick, version, virtualizer);
+  const { onScroll, acts, ...acted } = anchor;
   useEffect(() => {
     if (!wanted || !buffer.at(wanted.number)) return;
     const index = wanted.number - buffer.first;
@@ -50,6 +51,7 @@ export function Lines({ buffer, version, columns, pattern, at, sticks, onStick, 
   const seen = useSeen(buffer, sticks, version);
   const chosen = at === undefined ? -1 : buffer.nearest(at);
   const keys = (event: KeyboardEvent) => {
+    acts();
     const top = buffer.at(buffer.first + (virtualizer.range?.startIndex ?? 0));
     if (event.key === "Enter" && event.target === view.current && top) onChoose(top.at);
   };
@@ -61,7 +63,8 @@ export function Lines({ buffer, version, columns, pattern, at, sticks, onStick, 
         label={text.label}
         aria-describedby="log-keyboard"
         className={columns.wrap ? "log-view log-wrap" : "log-view"}
-        onScroll={anchor}
+        onScroll={onScroll}
+        {...acted}
         onKeyDown={keys}
       >
         <div className="log-all" style={{ height: virtualizer.getTotalSize() }}>
@@ -116,6 +119,18 @@ function useSeen(buffer: LineBuffer, sticks: boolean, version: number): number {
 
 type Virtualizer = ReturnType<typeof useVirtualizer<HTMLElement, Element>>;
 
+type Anchor = {
+  onScroll: () => void;
+  onWheel: () => void;
+  onTouchMove: () => void;
+  onPointerDown: () => void;
+  /** Notes that the person does something that may scroll. */
+  acts: () => void;
+};
+
+/** How long after what a person does a movement can come from it. */
+const actingTime = 1_000;
+
 /** Keeps what the person reads in its place while lines come and go; or keeps to the end. Returns what to do on scrolling. */
 function useAnchor(
   view: React.RefObject<HTMLElement | null>,
@@ -124,8 +139,13 @@ function useAnchor(
   onStick: (sticks: boolean) => void,
   version: number,
   virtualizer: Virtualizer,
-): () => void {
+): Anchor {
   const anchor = useRef({ number: 0, offset: 0 });
+  const acted = useRef(Number.NEGATIVE_INFINITY);
+  const held = useRef(false);
+  const acts = () => {
+    acted.current = performance.now();
+  };
   const lastTop = useRef(0);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the version says that the buffer has changed.
   useLayoutEffect(() => {
@@ -139,15 +159,25 @@ function useAnchor(
     }
     lastTop.current = element.scrollTop;
   }, [buffer, buffer.first, version, sticks]);
-  return () => {
+  const hold = () => {
+    held.current = true;
+    const release = () => {
+      held.current = false;
+      acts();
+    };
+    window.addEventListener("pointerup", release, { once: true });
+  };
+  const onScroll = () => {
     const element = view.current;
     if (!element) return;
     const isEnd = element.scrollHeight - element.scrollTop - element.clientHeight < endSlack;
-    // Only a movement up is a wish to leave the end: new lines move the end away by themselves.
-    if (sticks && !isEnd && element.scrollTop < lastTop.current) onStick(false);
+    // Only a person's movement up is a wish to leave the end: lines that come and go move it as well.
+    const isWish = held.current || performance.now() - acted.current < actingTime;
+    if (sticks && !isEnd && isWish && element.scrollTop < lastTop.current) onStick(false);
     if (!sticks && isEnd && element.scrollTop > lastTop.current) onStick(true);
     lastTop.current = element.scrollTop;
     const top = virtualizer.getVirtualItemForOffset(element.scrollTop);
     if (top) anchor.current = { number: buffer.first + top.index, offset: element.scrollTop - top.start };
   };
+  return { onScroll, onWheel: acts, onTouchMove: acts, onPointerDown: hold, acts };
 }
