@@ -254,8 +254,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Creates a job from a manifest of any supported kind, from a template, or an MPIJob from a specification
-         * @description Creates a job from a manifest of any supported kind, from a template, or an MPIJob from a specification. With `dryRun`, nothing is created: the response says what would be, what to improve and what the job would wait for.
+         * Creates a job from a manifest of any supported kind, from a template, or from a specification
+         * @description Creates a job from a manifest of any supported kind, from a template, or from a specification. With `dryRun`, nothing is created: the response says what would be, what to improve and what the job would wait for.
          */
         post: operations["createJob"];
         delete?: never;
@@ -2500,6 +2500,15 @@ export interface components {
             /** @description The name of the job that it repeats or was copied from; empty for an original. */
             origin?: string;
         };
+        /** @description A job as a manifest and as fields. */
+        RenderJobResponse: {
+            /** @description Whether the specification alone makes the manifest. */
+            complete: boolean;
+            /** @description The manifest, YAML. */
+            manifest?: string;
+            /** @description What fields can say of the manifest. */
+            spec?: components["schemas"]["JobSpec"];
+        };
         /** @description A request for a resource, and what was used of it. */
         RequestAdvice: {
             /**
@@ -2527,15 +2536,6 @@ export interface components {
              * @enum {string}
              */
             verdict?: "TooLittle" | "TooMuch" | "Fits" | "NotSet" | "Unknown";
-        };
-        /** @description A job as a manifest and as fields. */
-        RenderJobResponse: {
-            /** @description Whether the specification alone makes the manifest. */
-            complete: boolean;
-            /** @description The manifest, YAML. */
-            manifest?: string;
-            /** @description What fields can say of the manifest. */
-            spec?: components["schemas"]["JobSpec"];
         };
         /** @description Amounts of what jobs are usually short of. */
         Resources: {
@@ -3206,7 +3206,7 @@ export interface operations {
                 "application/json": {
                     /** @description A manifest, YAML or JSON. */
                     manifest?: string;
-                    /** @description The specification of an MPIJob. */
+                    /** @description The specification of a job. */
                     spec?: components["schemas"]["JobSpec"];
                     /** @description A template to create the job from. */
                     template?: components["schemas"]["FromTemplate"];
@@ -3458,7 +3458,7 @@ export interface operations {
                     manifest?: string;
                     /** @description Whether to leave out the checks of quota and free resources, and leave these to the cluster. */
                     skipChecks?: boolean;
-                    /** @description The specification of an MPIJob. */
+                    /** @description The specification of a job. */
                     spec?: components["schemas"]["JobSpec"];
                     /** @description A template to create the job from. */
                     template?: components["schemas"]["FromTemplate"];
@@ -4567,8 +4567,22 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "command": [
+                 *           "python",
+                 *           "/train.py"
+                 *         ],
+                 *         "gpus": 2,
+                 *         "image": "quay.io/team-cv/resnet:1.0",
+                 *         "name": "resnet",
+                 *         "workers": 4
+                 *       }
+                 *     }
+                 */
                 "application/json": {
                     /**
                      * @description The kind of a job that begins; that of the specification or the manifest if there is one.
@@ -4580,6 +4594,7 @@ export interface operations {
                     /** @description The specification; what is wrong with it is said when the job is created. */
                     spec?: components["schemas"]["JobSpec"];
                 };
+                "application/yaml": string;
             };
         };
         responses: {

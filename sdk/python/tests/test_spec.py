@@ -337,7 +337,9 @@ def test_the_python_that_the_service_exports_makes_the_same_job(
 
 
 def test_a_job_that_only_a_manifest_can_express_is_not_exported_as_python(client: MPIJobClient) -> None:
-    job = client.create_mpijob(spec_of({"worker_spec": WorkerSpec(labels={"a": "b"}), "suspend": True}))
+    manifest = yaml.safe_load(client.validate(spec_of({"suspend": True})).manifest)
+    manifest["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5
+    job = client.create(json.dumps(manifest))
     with pytest.raises(InvalidSpecError, match="only a manifest can express"):
         job.export("python")
 
