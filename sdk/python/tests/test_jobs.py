@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -315,6 +316,21 @@ def test_a_repeated_creation_gives_the_same_job(client: MPIJobClient) -> None:
     assert made[0].uid == made[1].uid
     with pytest.raises(ConflictError):
         client.create_mpijob(name="once", image=IMAGE, command=["x"], suspend=True)
+
+
+def test_a_job_runs_where_the_strictest_standard_is_enforced(cluster: Cluster, namespace: str) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    patched = cluster.api.patch(
+        f"/api/v1/namespaces/{namespace}",
+        content=json.dumps({"metadata": {"labels": labels}}),
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    assert patched.is_success, patched.text
+    token = cluster.user(namespace, "editor", "edit")
+    with MPIJobClient(cluster.url, token=token, ca=cluster.ca, namespace=namespace) as client:
+        job = client.create_mpijob(name="strict", image=IMAGE, command=SAYS_ITS_RANK, workers=2)
+        job.wait_for_completion(timeout=120)
+        assert job.get_logs(rank=1)
 
 
 def test_the_asynchronous_client_does_the_same(cluster: Cluster, namespace: str) -> None:
