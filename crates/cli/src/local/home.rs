@@ -108,6 +108,7 @@ impl Home {
     }
 
     /// The file with the cluster's objects, which its process keeps locked.
+    #[cfg(feature = "local")]
     pub fn store(&self) -> PathBuf {
         self.cluster().join(cluster::STORE_FILE)
     }
