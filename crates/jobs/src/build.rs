@@ -37,6 +37,7 @@ pub use edit::edit;
 pub use faults::is_quantity;
 pub use fields::{from_fields, to_fields};
 use pod::{resources, some_map, template, text_var};
+pub(crate) use read::BACKOFF_LIMIT_OF_A_JOB;
 pub use read::{read, read_mpijob};
 pub use request::{Failures, Mount, Part, Placement, Request, Source, Variable, VariableValue};
 

@@ -22,7 +22,7 @@ export type TextFault = { message: string; line: number; column: number };
 export type Written = { kind: string; namespace: string } | { fault: TextFault };
 
 const format = { lineWidth: 0, flowCollectionPadding: false } as const;
-/** The fields by which the items of a list are told apart, in the order in which they are tried. */
+/** The fields that identify the items of a list; the first one that all items have is used. */
 const itemKeys = ["mountPath", "name", "manager"] as const;
 
 export function readText(text: string): Written {

@@ -133,7 +133,7 @@ fn flags_make_the_jobs_of_the_table() {
     let home = Home::new();
     let cases: Vec<Case> = serde_saphyr::from_str(CASES).unwrap();
     for Case { case, spec, faults } in cases {
-        // A runtime without a kind means a TrainJob here, and a word that is no kind is the job's name.
+        // With --runtime, the kind defaults to TrainJob, and an unknown kind is read as the job's name.
         let kind = spec.get("kind").map(text).unwrap_or_default();
         if (spec.contains_key("runtime") && kind.is_empty()) || kind == "sparkjob" {
             continue;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{Mount, Request, manifest, read, replicas};
 use crate::Kind;
 
-/// The fields by which the items of lists are told apart, in the order in which they are tried.
+/// The fields that identify the items of a list; the first one that all items have is used.
 const KEYS: [&str; 3] = ["mountPath", "name", "manager"];
 
 /// Returns the manifest with what the request changes in it. A manifest that cannot be read is replaced.

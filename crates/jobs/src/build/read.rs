@@ -28,7 +28,7 @@ use crate::Kind;
 use crate::kind::LABEL_QUEUE;
 
 /// The retries of a Kubernetes Job that does not set `backoffLimit`.
-const BACKOFF_LIMIT_OF_A_JOB: i32 = 6;
+pub(crate) const BACKOFF_LIMIT_OF_A_JOB: i32 = 6;
 /// The clean-up of a job that does not set `cleanPodPolicy`.
 const CLEAN_PODS_IF_UNSET: &str = "None";
 /// The restart policy that the builder writes.

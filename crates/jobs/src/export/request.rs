@@ -12,11 +12,9 @@ use serde_json::Value;
 
 use super::manifest;
 use crate::Kind;
-use crate::build::{Request, build, read_mpijob};
+use crate::build::{BACKOFF_LIMIT_OF_A_JOB, Request, build, read_mpijob};
 use crate::flat::flatten;
 
-/// The retries of a Kubernetes Job that does not set `backoffLimit`.
-const BACKOFF_LIMIT_OF_A_JOB: i32 = 6;
 /// The maximum number of fields named.
 const MAX_FIELDS: usize = 20;
 
