@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ChildStdin;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -82,10 +83,39 @@ struct Running {
     ended: Option<Ended>,
 }
 
+impl Running {
+    /// Returns the exit code, once the command has ended and its output has been read.
+    fn drained(&mut self, unsent: usize, now: Instant) -> Option<u8> {
+        let ended = self.ended.as_mut()?;
+        let open = || self.outputs.iter().filter(|output| output.pipe.is_some());
+        if open().next().is_none() {
+            return Some(ended.code);
+        }
+        if unsent >= MAX_UNSENT || open().any(|output| output.credit == 0) {
+            // The caller is not reading, which does not mean that there is no more output.
+            ended.quiet_since = now;
+            ended.until = now + DRAIN_LIMIT;
+            return None;
+        }
+        // The pipes may have been left alone until this moment, because the caller was not reading.
+        let is_quiet = now >= ended.quiet_since + DRAIN_QUIET && !open().any(Output::is_readable);
+        (is_quiet || now >= ended.until).then_some(ended.code)
+    }
+}
+
 struct Output {
     stream: Stream,
     pipe: Option<File>,
     credit: u32,
+}
+
+impl Output {
+    /// Returns whether there is something in the pipe.
+    fn is_readable(&self) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        let mut watched = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
 }
 
 struct Ended {
@@ -209,9 +239,13 @@ impl Session {
         }
     }
 
-    /// Counts the caller's silence from now: this process was paused.
+    /// Counts the silence of the caller and of the command's pipes from now: this process was paused.
     pub fn excuse(&mut self) {
-        self.heard = Instant::now();
+        let now = Instant::now();
+        self.heard = now;
+        if let State::Running(Running { ended: Some(ended), .. }) = &mut self.state {
+            (ended.quiet_since, ended.until) = (now, now + DRAIN_LIMIT);
+        }
     }
 
     fn say(&mut self, frame: &Frame) -> Result<(), Parting> {
@@ -443,29 +477,12 @@ impl Session {
         if now.saturating_duration_since(self.said) >= self.terms.peer_timeout / SIGNS_OF_LIFE {
             self.say(&Frame::Alive)?;
         }
-        let Some(code) = self.drained(now) else { return Ok(None) };
+        let unsent = self.sealed.unsent();
+        let State::Running(running) = &mut self.state else { return Ok(None) };
+        let Some(code) = running.drained(unsent, now) else { return Ok(None) };
         self.say(&Frame::Exit(code))?;
         self.leave();
         Ok(Some(code))
-    }
-
-    /// Returns the exit code, once the command has ended and its output has been read.
-    fn drained(&mut self, now: Instant) -> Option<u8> {
-        let unsent = self.sealed.unsent();
-        let State::Running(Running { outputs, ended: Some(ended), .. }) = &mut self.state else {
-            return None;
-        };
-        if outputs.iter().all(|o| o.pipe.is_none()) {
-            return Some(ended.code);
-        }
-        let held_up = unsent >= MAX_UNSENT || outputs.iter().any(|o| o.pipe.is_some() && o.credit == 0);
-        if held_up {
-            // The caller is not reading, which does not mean that there is no more output.
-            ended.quiet_since = now;
-            ended.until = now + DRAIN_LIMIT;
-            return None;
-        }
-        (now >= ended.quiet_since + DRAIN_QUIET || now >= ended.until).then_some(ended.code)
     }
 
     fn leave(&mut self) {
@@ -511,7 +528,35 @@ impl From<io::Error> for Parting {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn output_that_waited_for_the_caller_comes_before_the_exit_code() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        File::from(writer.try_clone().unwrap()).write_all(b"the last line").unwrap();
+        let now = Instant::now();
+        let output = |stream, pipe| Output { stream, pipe, credit: 0 };
+        let mut running = Running {
+            shell: Pid::from_raw(i32::MAX),
+            stdin: None,
+            stdin_waiting: Backlog::default(),
+            stdin_ended: true,
+            stdin_granted: 0,
+            stdin_written: 0,
+            outputs: [output(Stream::Stdout, Some(File::from(reader))), output(Stream::Stderr, None)],
+            ended: Some(Ended { code: 3, quiet_since: now, until: now + DRAIN_LIMIT }),
+        };
+        assert_eq!(running.drained(0, now), None, "the caller takes no more");
+        // It does again, in the same round in which the pipes count as empty.
+        running.outputs[0].credit = WINDOW;
+        let later = now + DRAIN_QUIET;
+        assert_eq!(running.drained(0, later), None, "nobody has read the pipe since");
+        let mut pipe = running.outputs[0].pipe.as_ref().unwrap();
+        assert_eq!(pipe.read(&mut [0; 64]).unwrap(), "the last line".len());
+        assert_eq!(running.drained(0, later), Some(3), "a daemon holds the pipe open and is quiet");
+    }
 
     #[test]
     fn the_log_names_the_program_only() {
