@@ -255,7 +255,8 @@ pub async fn usage(
             "SELECT uid, source, started, ended, namespace, job, username, cpu_millicores, memory_bytes, gpus, \
              gpu_model FROM usage_intervals WHERE started < $1 AND (ended IS NULL OR ended > $2) \
              AND ($3 IS NULL OR namespace = $3) AND (uid, source, started) > ($4, $5, $6) \
-             AND ($8 = 1 OR namespace_uid = \
+             AND ($8 = 1 OR COALESCE(namespace_uid, \
+                (SELECT j.namespace_uid FROM jobs j WHERE j.uid = usage_intervals.uid)) = \
                 (SELECT n.uid FROM namespaces n WHERE n.name = usage_intervals.namespace)) \
              ORDER BY uid, source, started LIMIT $7",
         );

@@ -39,9 +39,8 @@ async fn put(store: &Store, name: &str) {
     put_rule(store, rule, &Policy::default()).await.unwrap();
 }
 
-/// Records a job with what it used.
-async fn run(store: &Store, uid: &str, second: i64) {
-    record(store, &[created(uid, second)]).await.unwrap();
+/// Records what a job used.
+async fn used(store: &Store, uid: &str, second: i64) {
     let running = Running {
         uid: uid.to_owned(),
         source: format!("pod-of-{uid}"),
@@ -52,6 +51,12 @@ async fn run(store: &Store, uid: &str, second: i64) {
         resources: Resources { cpu_millicores: 1000, ..Resources::default() },
     };
     usage::record(store, &[running], at(second + 10)).await.unwrap();
+}
+
+/// Records a job with what it used.
+async fn run(store: &Store, uid: &str, second: i64) {
+    record(store, &[created(uid, second)]).await.unwrap();
+    used(store, uid, second).await;
     let report = peaks::Report {
         uid: uid.to_owned(),
         role: "worker".to_owned(),
@@ -72,9 +77,9 @@ async fn found(store: &Store, tenant: Tenant) -> [Vec<String>; 3] {
     known.sort();
     let period = Period { from: at(-1000), until: at(10_000) };
     let by_job = Group { job: true, ..Group::default() };
-    let used: BTreeMap<_, _> =
+    let sums: BTreeMap<_, _> =
         usage::usage(store, period, by_job, (Some(TEAM), tenant), at(10_000)).await.unwrap();
-    let used = used.into_keys().map(|key| key.job.unwrap().1).collect();
+    let used = sums.into_keys().map(|key| key.job.unwrap().1).collect();
     let filter = peaks::Filter { namespace: Some(TEAM), program: None, tenant };
     let mut runs: Vec<String> =
         peaks::runs(store, filter, 10).await.unwrap().into_iter().map(|run| run.uid).collect();
@@ -123,6 +128,20 @@ fn a_job_that_is_reported_before_its_namespace_belongs_to_it() {
         run(&store, "early", 110).await;
         learn(&store, &namespace("second", at(100))).await.unwrap();
         assert_eq!(found(&store, Tenant::Present).await, each(&["early"]));
+    });
+}
+
+/// A node's clock may be behind the API server's.
+#[test]
+fn what_a_job_used_by_a_clock_before_its_namespace_counts_for_it() {
+    on_each(async |place| {
+        let store = place.open().await;
+        learn(&store, &namespace("first", at(100))).await.unwrap();
+        used(&store, "a", 90).await;
+        assert_eq!(found(&store, Tenant::Present).await, each(&[]));
+        record(&store, &[created("a", 110)]).await.unwrap();
+        let [known, used, _] = found(&store, Tenant::Present).await;
+        assert_eq!((known, used), (vec!["a".to_owned()], vec!["a".to_owned()]));
     });
 }
 
