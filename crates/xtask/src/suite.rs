@@ -38,6 +38,8 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 /// The same for a piece that leaves the processor to others: it may make no progress until they have ended.
 const PATIENT_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// How many tests that failed are named for each piece.
+const MOST_FAILURES: usize = 20;
 /// How often the scheduler looks whether a piece has ended.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long nothing is printed before a line reports what still runs.
@@ -181,6 +183,8 @@ struct Ended {
     name: String,
     took: Duration,
     passed: bool,
+    /// The names of the tests that failed.
+    failures: Vec<String>,
 }
 
 struct Pool {
@@ -229,8 +233,10 @@ impl Pool {
                 continue;
             };
             let passed = status.success() && !too_long;
-            report(&running, took, passed, too_long);
-            self.ended.push(Ended { name: running.name, took, passed });
+            let text = fs::read_to_string(&running.output).unwrap_or_default();
+            report(&running, &text, took, (passed, too_long));
+            let failures = if passed { Vec::new() } else { failures(&text) };
+            self.ended.push(Ended { name: running.name, took, passed, failures });
         }
         self.running = still;
         Ok(self.ended.len() > before)
@@ -248,8 +254,8 @@ impl Pool {
     }
 
     fn outcome(&self) -> Result<(), Stop> {
-        let failed: Vec<&str> =
-            self.ended.iter().filter(|ended| !ended.passed).map(|ended| ended.name.as_str()).collect();
+        let failed: Vec<String> =
+            self.ended.iter().filter(|ended| !ended.passed).map(name_failures).collect();
         if failed.is_empty() {
             return Ok(());
         }
@@ -257,11 +263,43 @@ impl Pool {
     }
 }
 
+/// Returns the name of a piece that failed, with the tests that did.
+fn name_failures(ended: &Ended) -> String {
+    if ended.failures.is_empty() {
+        return ended.name.clone();
+    }
+    let shown = ended.failures.iter().take(MOST_FAILURES).cloned();
+    let more = ended.failures.len().saturating_sub(MOST_FAILURES);
+    let rest = (more > 0).then(|| format!("{more} more"));
+    format!("{} ({})", ended.name, shown.chain(rest).collect::<Vec<_>>().join("; "))
+}
+
+/// Returns the names of the tests that failed, as Rust's test programs, pytest and Vitest print them.
+fn failures(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let line = without_colour(line);
+        let line = line.trim();
+        let rust = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        let pytest = line.strip_prefix("FAILED ").map(|rest| rest.split(" - ").next().unwrap_or(rest));
+        let vitest = line.strip_prefix("FAIL ");
+        let name = rust.or(pytest).or(vitest).map(|name| name.trim().to_owned());
+        found.extend(name.filter(|name| !found.contains(name)).into_iter().collect::<Vec<_>>());
+    }
+    found
+}
+
+/// Returns a line without the escape sequences by which a terminal shows colours.
+fn without_colour(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
 /// Prints the result of a binary, and all its output if it failed.
-fn report(running: &Running, took: Duration, passed: bool, too_long: bool) {
-    let text = fs::read_to_string(&running.output).unwrap_or_default();
+fn report(running: &Running, text: &str, took: Duration, (passed, too_long): (bool, bool)) {
     if !passed {
-        steps::say(&text);
+        steps::say(text);
     }
     if too_long {
         steps::say(&format!("{} was ended after {} s", running.name, running.limit().as_secs()));
@@ -295,6 +333,7 @@ mod tests {
             name: name.to_owned(),
             took: Duration::from_millis(millis),
             passed: true,
+            failures: Vec::new(),
         };
         let lines =
             ["       65.0  cli it", "        1.2  plan plan", "        0.0  api api", "       66.2  all"];
@@ -350,7 +389,7 @@ mod tests {
         let outputs = std::env::temp_dir().join(format!("xtask-suite-{}", std::process::id()));
         fs::create_dir_all(&outputs).unwrap();
         let mut pool = Pool { waiting: VecDeque::new(), running: vec![], ended: vec![], outputs };
-        for (name, code) in [("a it", "exit 0"), ("b it", "echo why; exit 7")] {
+        for (name, code) in [("a it", "exit 0"), ("b it", "echo 'test a::b ... FAILED'; exit 7")] {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", code]);
             pool.start(Piece::new(name, command)).ok().unwrap();
@@ -360,7 +399,25 @@ mod tests {
         }
         let output = fs::read_to_string(pool.outputs.join("b-it.txt")).unwrap();
         fs::remove_dir_all(&pool.outputs).unwrap();
-        assert_eq!(output, "why\n");
-        assert_eq!(pool.outcome().err().unwrap().what, "failed: b it");
+        assert_eq!(output, "test a::b ... FAILED\n");
+        assert_eq!(pool.outcome().err().unwrap().what, "failed: b it (a::b)");
+    }
+
+    #[test]
+    fn the_tests_that_failed_are_named() {
+        let text = "test a ... ok\ntest b::c ... FAILED\ntest b::c ... FAILED\n\
+            FAILED tests/test_jobs.py::test_a[x] - AssertionError: no\n\
+            \u{1b}[41m\u{1b}[1m FAIL \u{1b}[22m\u{1b}[49m job.e2e.ts\u{1b}[2m > \u{1b}[22mthe page\n";
+        let names = ["b::c", "tests/test_jobs.py::test_a[x]", "job.e2e.ts > the page"];
+        assert_eq!(failures(text), names);
+        let ended = |count: usize| Ended {
+            name: "a it".to_owned(),
+            took: Duration::ZERO,
+            passed: false,
+            failures: (0..count).map(|number| number.to_string()).collect(),
+        };
+        assert_eq!(name_failures(&ended(0)), "a it");
+        assert_eq!(name_failures(&ended(2)), "a it (0; 1)");
+        assert!(name_failures(&ended(MOST_FAILURES + 3)).ends_with("; 19; 3 more)"));
     }
 }
