@@ -128,6 +128,25 @@ pub struct Availability {
     pub findings: Vec<Finding>,
 }
 
+impl Availability {
+    /// Adds what was found elsewhere about the job.
+    pub fn add(&mut self, findings: Vec<Finding>) {
+        let is_refused = findings.iter().any(|finding| finding.weight == Weight::Refused);
+        self.start = match self.start {
+            _ if is_refused => Start::Refused,
+            Start::Now if !findings.is_empty() => Start::Later,
+            start => start,
+        };
+        self.findings.extend(findings);
+        self.findings.sort_by_key(|finding| finding.weight != Weight::Refused);
+        self.wait = match self.start {
+            Start::Later => Some(longest(&self.findings)),
+            Start::Unknown => Some(Estimate::Unknown),
+            Start::Now | Start::WhenResumed | Start::Refused => None,
+        };
+    }
+}
+
 /// Returns what a job would meet in this namespace now.
 pub fn availability(request: &Request<'_>, namespace: &str, seen: &Snapshot, now: Timestamp) -> Availability {
     let room = &seen.room;

@@ -15,7 +15,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, PersistentVolumeClaim, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, PersistentVolumeClaim, PodSpec, ResourceQuota};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -27,7 +27,7 @@ use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
 use crate::queue::{self, Found, LocalQueue};
 use crate::refusal::whom_to_ask;
-use crate::{Action, Advice, Attempt, Class, Error, JobRef, Kind, view};
+use crate::{Action, Advice, Attempt, Class, Error, JobRef, Kind, standard, view};
 
 /// The time limit for all checks before a job is created; the requirement is 2 s.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
@@ -84,6 +84,9 @@ pub async fn preflight(
     };
     let Ok(room) = tokio::time::timeout(patience, room).await else { return Ok(Vec::new()) };
     let mut room = room?;
+    let found =
+        tokio::time::timeout(patience, Api::<Namespace>::all(client.clone()).get_opt(namespace)).await;
+    let enforced = found.ok().and_then(Result::ok).flatten();
     let mut waits = Vec::new();
     for job in jobs {
         let queue = tokio::time::timeout(patience, queue_of(client, namespace, job)).await.ok().flatten();
@@ -93,8 +96,10 @@ pub async fn preflight(
             labels.remove(LABEL_QUEUE);
         }
         let mut found = plan::precheck(&Asked::of(&judged), namespace, &room, Timestamp::now());
-        let references = tokio::time::timeout(patience, missing_references(client, namespace, job)).await;
+        let asked = Asked::of(job);
+        let references = tokio::time::timeout(patience, missing_references(client, namespace, &asked)).await;
         found.extend(references.unwrap_or_default());
+        found.extend(enforced.as_ref().and_then(|namespace| standard::forbids(namespace, &asked)));
         if let Some(refused) = found.iter().find(|finding| finding.weight == Weight::Refused) {
             return Err(refusal(refused));
         }
@@ -323,9 +328,8 @@ async fn jobs(client: &Client, namespace: &str) -> Vec<DynamicObject> {
 
 /// What the job's pods refer to and could not be created, or would wait for, without: priority classes and volume claims.
 /// What may not be read counts as existing.
-async fn missing_references(client: &Client, namespace: &str, job: &MPIJob) -> Vec<Finding> {
-    let replicas = job.spec.mpi_replica_specs.values();
-    let pods: Vec<_> = replicas.filter_map(|replica| replica.template.spec.as_ref()).collect();
+pub async fn missing_references(client: &Client, namespace: &str, asked: &Asked<'_>) -> Vec<Finding> {
+    let pods: Vec<&PodSpec> = asked.groups.iter().filter_map(|group| group.pod.as_deref()).collect();
     let classes = pods.iter().filter_map(|pod| pod.priority_class_name.clone());
     let classes: BTreeSet<String> = classes.filter(|name| !name.is_empty()).collect();
     let volumes = pods.iter().flat_map(|pod| pod.volumes.iter().flatten());

@@ -9,7 +9,6 @@ mod environment;
 mod events;
 mod gpus;
 mod hosts;
-mod image_name;
 mod logs;
 mod metrics;
 mod mode;

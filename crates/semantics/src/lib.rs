@@ -1,10 +1,12 @@
 //! What fields of Kubernetes objects mean, wherever they are read: amounts of resources, what a pod requests, which
-//! labels a selector matches, the state of a pod and what it waits for, which resources are GPUs, when a CronJob is due.
+//! labels a selector matches, the state of a pod and what it waits for, which resources are GPUs, when a CronJob is due,
+//! what is the name of an image.
 //!
 //! Input is typed or raw (JSON) objects, output is values. Nothing here does IO or reads the clock, and nothing knows
 //! MPIJobs. The rules are those of Kubernetes 1.36; each module names their source.
 
 mod gpus;
+pub mod image_name;
 pub mod kept;
 pub mod local_images;
 pub mod local_nodes;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use connections::Budget;
 use controller_runtime::supervision::{Health, supervise};
 use jobs::availability::Snapshot;
+use jobs::{Kind, standard};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Access;
+use crate::access::{Access, Right};
 use crate::board::Board;
 use crate::body;
 use crate::collector::Collector;
@@ -236,6 +237,28 @@ impl Service {
     /// 503 if the cluster does not say what that is.
     pub(crate) async fn reading(&self, caller: &Caller, namespace: &str) -> Result<Arc<Snapshot>, Problem> {
         self.rooms.of(&self.access, caller, namespace, self.settings.reading).await
+    }
+
+    /// Whether the pods of a job of this kind must meet the Pod Security Standard `restricted` in a namespace. Answered
+    /// to those who may create such a job there, whether they may read the namespace or not.
+    ///
+    /// # Errors
+    /// 503 if the cluster does not say what the caller may do.
+    pub(crate) async fn restricts(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+    ) -> Result<bool, Problem> {
+        // A TrainJob's pods are its runtime's.
+        if kind == Kind::TrainJob || namespace.is_empty() {
+            return Ok(false);
+        }
+        if !self.access.may(caller, Right::on_jobs("create", kind, namespace)).await? {
+            return Ok(false);
+        }
+        let found = self.tenants.get(namespace).await;
+        Ok(found.is_some_and(|found| standard::enforces_restricted(&found)))
     }
 
     /// Returns once every MPIJob is known: from then on lists are complete. Also waits until the store is open and knows the

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller_runtime::cache::{Cache, follow};
+use controller_runtime::cache::{Cache, Key, follow};
 use history::namespaces::{self, Namespace};
 use history::{Error, Store};
 use jiff::Timestamp;
@@ -17,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 use crate::store::Kept;
+
+/// How long an answer waits for the first list of namespaces.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The namespaces of the cluster.
 pub struct Tenants {
@@ -82,6 +85,13 @@ impl Tenants {
             }
         }
         Ok(())
+    }
+
+    /// Returns a namespace as it is known.
+    pub async fn get(&self, namespace: &str) -> Option<Arc<v1::Namespace>> {
+        // Only just after the start is there anything to wait for.
+        let _ = tokio::time::timeout(PATIENCE, self.cache.filled()).await;
+        self.cache.get(&Key::new("", namespace))
     }
 
     /// Returns once the store knows which namespaces are there.

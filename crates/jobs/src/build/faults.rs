@@ -15,9 +15,17 @@ pub(super) fn without_image(request: &Request) -> Option<Fault> {
     request.image.is_empty().then(|| fault("image", "is required", "name the image that has the program"))
 }
 
+/// The fault of an image that no node could pull (`InvalidImageName`).
+fn of_image(image: &str) -> Option<Fault> {
+    let is_faulty = !image.is_empty() && semantics::image_name::fault(image).is_some();
+    let advice =
+        "write it as registry/path:tag, such as quay.io/team/train:1; the path has no upper-case letters";
+    is_faulty.then(|| fault("image", format!("\"{image}\" is not the name of an image"), advice))
+}
+
 /// All other faults.
 pub(super) fn faults(request: &Request) -> Vec<Fault> {
-    let mut found = Vec::new();
+    let mut found = Vec::from_iter(of_image(&request.image));
     if request.kind != Kind::TrainJob && !request.runtime.is_empty() {
         found.push(fault("runtime", "is for a TrainJob", "leave it out, or create a TrainJob"));
     }

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::hooks::{self, Target};
 use super::{PodRun, Slot, grace_of, mounting, probes, security, spec};
 use crate::environment::{self, EnvironmentError, Variables, expand, nanos, relocate};
-use crate::image_name;
 use crate::logs::RunLog;
 use crate::sandbox::client::Running;
 use crate::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, Security, Streams, User};
@@ -185,7 +184,7 @@ async fn start_patiently(
     stop: &CancellationToken,
 ) -> Option<Result<Started, Failure>> {
     let mut pause = FIRST_CONFIG_RETRY;
-    if let Some(fault) = image_name::fault(container.image.as_deref().unwrap_or_default()) {
+    if let Some(fault) = semantics::image_name::fault(container.image.as_deref().unwrap_or_default()) {
         never_named(run, slot, container, fault, stop).await;
         return None;
     }

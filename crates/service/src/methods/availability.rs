@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobs::asked;
 use jobs::availability::{self, Availability, Start};
-use jobs::preflight::PATIENCE;
+use jobs::preflight::{self, PATIENCE};
+use jobs::standard;
 use jobs::submit::Draft;
 use plan::{Basis, Estimate, Finding, Source, Weight};
 
@@ -28,7 +29,7 @@ pub async fn check_availability(
 ) -> Result<CheckAvailabilityResponse, Problem> {
     let namespace = &request.namespace;
     let sent = (request.manifest.as_str(), request.spec, request.template.as_ref());
-    let draft = templates::draft(&caller, namespace, sent).await?;
+    let draft = templates::draft(&service, &caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
     let (found, cost) = of(&service, &caller, &draft, namespace).await?;
@@ -46,10 +47,17 @@ pub async fn of(
     namespace: &str,
 ) -> Result<(Availability, Option<CostEstimate>), Problem> {
     let request = tokio::time::timeout(PATIENCE, asked::request(&caller.client, namespace, draft));
-    let (request, seen, prices) =
-        futures::join!(request, service.reading(caller, namespace), cost::prices(caller));
+    let (request, seen, prices, tenant) = futures::join!(
+        request,
+        service.reading(caller, namespace),
+        cost::prices(caller),
+        service.tenants.get(namespace)
+    );
     let (request, seen) = (request.unwrap_or_default(), seen?);
-    let found = availability::availability(&request, namespace, &seen, Timestamp::now());
+    let mut found = availability::availability(&request, namespace, &seen, Timestamp::now());
+    let missing = preflight::missing_references(&caller.client, namespace, &request.asked);
+    found.add(tokio::time::timeout(PATIENCE, missing).await.unwrap_or_default());
+    found.add(tenant.and_then(|tenant| standard::forbids(&tenant, &request.asked)).into_iter().collect());
     let cost = cost::estimate(&prices, &found.amounts, cost::model(&request.asked));
     Ok((found, cost))
 }

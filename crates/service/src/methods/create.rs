@@ -42,7 +42,7 @@ pub async fn create_job(
     let spec = request.spec.take();
     let namespace = &request.namespace;
     let sent = (request.manifest.as_str(), spec, request.template.as_ref());
-    let mut draft = templates::draft(&caller, namespace, sent).await?;
+    let mut draft = templates::draft(&service, &caller, namespace, sent).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
     let creation = creation(&caller, &request.idempotency_key, &content);

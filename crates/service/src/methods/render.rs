@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobs::build::{self, Request};
-use jobs::{Error, Kind, manifest, standard};
+use jobs::{Error, Kind, manifest};
 use serde_json::Value;
 
 use super::source::{request as read_spec, spec, yaml};
@@ -16,7 +16,7 @@ use crate::service::Service;
 
 /// Renders a job.
 pub async fn render_job(
-    _service: Arc<Service>,
+    service: Arc<Service>,
     caller: Arc<Caller>,
     asked: RenderJobRequest,
 ) -> Result<RenderJobResponse, Problem> {
@@ -33,9 +33,8 @@ pub async fn render_job(
         None => build::blank(kind_named(&asked.kind)?),
     };
     // As when the job is created: the pods meet what the namespace enforces.
-    let can_be = request.kind != Kind::TrainJob && !request.restricted;
-    let enforced = can_be && standard::is_restricted(&caller.client, &asked.namespace).await;
-    let request = Request { restricted: request.restricted || enforced, ..request };
+    let restricted = request.restricted || service.restricts(&caller, request.kind, &asked.namespace).await?;
+    let request = Request { restricted, ..request };
     Ok(RenderJobResponse {
         manifest: yaml(&build::manifest(&request)),
         spec: Some(spec(&request)),

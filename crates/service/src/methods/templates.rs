@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jobs::mistyped::{Mistyped, typed};
 use jobs::setting::Setting;
-use jobs::standard;
 use jobs::submit::Draft;
 use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
 use serde_json::Value;
@@ -16,6 +15,7 @@ use crate::contract::{
     DeleteTemplateRequest, DeleteTemplateResponse, FromTemplate, GetTemplateRequest, JobSpec,
     ListTemplatesRequest, ListTemplatesResponse, SaveTemplateRequest, Template, TemplateParameter,
 };
+use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::count;
@@ -75,6 +75,7 @@ pub async fn delete_template(
 
 /// Reads what is to be created: a manifest, a specification or a template, of which there must be one.
 pub async fn draft(
+    service: &Service,
     caller: &Caller,
     namespace: &str,
     (manifest, spec, template): (&str, Option<JobSpec>, Option<&FromTemplate>),
@@ -86,9 +87,11 @@ pub async fn draft(
         }
         Some(_) => Err(source::one_of()),
         None => {
-            // A TrainJob's pods are its runtime's.
-            let has_pods = spec.as_ref().is_some_and(|spec| !spec.kind.eq_ignore_ascii_case("trainjob"));
-            let enforced = has_pods && standard::is_restricted(&caller.client, namespace).await;
+            // Another kind is a fault of the specification, which is reported with all others.
+            let enforced = match spec.as_ref().and_then(|spec| kind(&spec.kind).ok()) {
+                Some(kind) => service.restricts(caller, kind, namespace).await?,
+                None => false,
+            };
             let spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
             source::draft(namespace, manifest, spec).await
         }

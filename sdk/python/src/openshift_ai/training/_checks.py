@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 #: Kubernetes' quantities that are not negative, and the most characters of one.
 _QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?")
 _LONGEST_QUANTITY = 128
+#: Names of images, by the grammar of `distribution/reference`; the part before the first slash is a host if it looks like one.
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*)"
+_HOST = rf"(?:localhost|{_LABEL}(?:\.{_LABEL})+|(?=[^/]*[A-Z:]){_LABEL})(?::[0-9]+)?"
+_IMAGE = re.compile(
+    rf"((?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*)(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
+    r"(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9A-Fa-f]{32,})?"
+)
+_LONGEST_IMAGE = 255
 _PLAIN = re.compile(r"[0-9]{1,20}")
 _LEAST_BYTES = 1 << 20
 #: The longest host name, which the job's name begins.
@@ -55,6 +64,9 @@ def _fields(spec: MPIJobSpec) -> Iterator[FieldFault]:
         yield FieldFault("runtime", "is for a TrainJob", "leave it out, or create a TrainJob")
     if not spec.image:
         yield FieldFault("image", "is required", "name the image that has the program")
+    elif not _is_image(spec.image):
+        fix = "write it as registry/path:tag, such as quay.io/team/train:1; the path has no upper-case letters"
+        yield FieldFault("image", f'"{spec.image}" is not the name of an image', fix)
     if not spec.command and not callable(spec.code):
         yield FieldFault("command", "is required", "give a program and its arguments")
     if spec.worker_spec.replicas < 1:
@@ -62,6 +74,11 @@ def _fields(spec: MPIJobSpec) -> Iterator[FieldFault]:
     slots = spec.slots if spec.slots is not None else spec.mpi.slots_per_worker
     if slots is not None and slots < 1:
         yield FieldFault("slots", "must be at least 1", "it is the number of ranks per Worker")
+
+
+def _is_image(text: str) -> bool:
+    match = _IMAGE.fullmatch(text)
+    return match is not None and len(match[1]) <= _LONGEST_IMAGE
 
 
 def _amounts(spec: MPIJobSpec) -> Iterator[FieldFault]:
