@@ -18,7 +18,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
 use crate::Kind;
-use crate::view::{self, DELETING, Row};
+use crate::view::{self, CANCELLING, DELETING, Row};
 
 pub use fields::{FIELDS, Fields};
 pub use labels::Labels;
@@ -179,6 +179,7 @@ fn is_in_state(row: &Row, word: &str) -> bool {
 pub fn known_states() -> Vec<&'static str> {
     let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed].map(view::phase_name);
     let reasons = [
+        CANCELLING,
         DELETING,
         api::PHASE_REASON_QUEUED,
         api::PHASE_REASON_SUSPENDED,

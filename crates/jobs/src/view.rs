@@ -25,7 +25,7 @@ use crate::runtime::{self, RuntimeRef};
 
 pub use reported::{ANNOTATION_TRAINER_STATUS, MAX_METRIC_LENGTH, MAX_METRICS, Reported, of as reported};
 pub(crate) use state::SUSPENDED;
-pub use state::{DELETING, JobAction, JobHealth, JobState};
+pub use state::{CANCELLING, DELETING, JobAction, JobHealth, JobState};
 pub use workers::Workers;
 
 /// A queue that a job is submitted to.
@@ -150,7 +150,9 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
     let cause = cause(phase, phase_reason.as_deref(), &status);
     let deleting = object.metadata.deletion_timestamp.is_some();
     let (reason, why) = (phase_reason.as_deref(), cause.as_deref());
-    let facts = state::Facts { kind, phase, reason, cause: why, deleting };
+    let cancel = kind == Kind::MpiJob
+        && object.annotations().get(api::ANNOTATION_CANCEL).is_some_and(|asked| asked == "true");
+    let facts = state::Facts { kind, phase, reason, cause: why, deleting, cancel };
     Row {
         state: facts.state(),
         health: facts.health(),

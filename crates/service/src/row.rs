@@ -95,6 +95,8 @@ mod tests {
         #[serde(default)]
         deleting: bool,
         #[serde(default)]
+        cancelled: bool,
+        #[serde(default)]
         suspended: bool,
         /// What the operator reports; none if the row is that of a newer service.
         status: Option<Value>,
@@ -110,7 +112,8 @@ mod tests {
             };
             let deleted = self.deleting.then_some("2026-01-01T00:00:00Z");
             serde_json::from_value(json!({ "apiVersion": group, "kind": self.kind,
-                "metadata": { "name": "pi", "namespace": "team", "deletionTimestamp": deleted },
+                "metadata": { "name": "pi", "namespace": "team", "deletionTimestamp": deleted,
+                    "annotations": { (api::ANNOTATION_CANCEL): self.cancelled.to_string() } },
                 "spec": { "suspend": self.suspended, "runPolicy": { "suspend": self.suspended },
                     "mpiReplicaSpecs": { "Worker": { "replicas": 4 } } },
                 "status": status }))

@@ -80,7 +80,8 @@ pub fn workers(row: &Row, status: &MPIJobStatus, pods: &[PodView]) -> Vec<Worker
             (None, Some(pod)) => of_pod(pod),
             (None, None) => without_pod(row.phase),
         };
-        let state = pod.map(|pod| pod.state.clone()).or_else(|| failed.map(|failed| failed.reason.clone()));
+        // A Worker whose rank failed may still run.
+        let state = failed.map(|failed| failed.reason.clone()).or_else(|| pod.map(|pod| pod.state.clone()));
         WorkerView { index, health, pod: pod.map(|pod| pod.name.clone()), state: state.unwrap_or_default() }
     };
     (0..row.workers.of.max(beyond).min(MOST_WORKERS)).map(worker).collect()

@@ -10,6 +10,8 @@ use crate::Kind;
 
 /// The state of a job that is being deleted.
 pub const DELETING: &str = "Deleting";
+/// The state of a job that a person has ended, until its operator has ended it.
+pub const CANCELLING: &str = "Cancelling";
 
 /// How a job is, in few words: it decides the colour and the shape by which a state is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,7 +29,7 @@ pub enum JobHealth {
     Succeeded,
     /// It has failed.
     Failed,
-    /// A person ended it.
+    /// A person ended it, or is about to have ended it.
     Cancelled,
     /// It is being deleted.
     Deleting,
@@ -69,7 +71,7 @@ impl JobAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct JobState {
-    /// The phase, or `Retrying`, `Cancelled`, `Deleting`.
+    /// The phase, or `Retrying`, `Cancelling`, `Cancelled`, `Deleting`.
     pub word: String,
     /// The reason or the cause.
     pub detail: Option<String>,
@@ -98,6 +100,8 @@ pub(super) struct Facts<'a> {
     pub(super) reason: Option<&'a str>,
     pub(super) cause: Option<&'a str>,
     pub(super) deleting: bool,
+    /// Whether a person asked for its end.
+    pub(super) cancel: bool,
 }
 
 impl Facts<'_> {
@@ -113,6 +117,10 @@ impl Facts<'_> {
         self.phase == Phase::Failed && self.reason == Some(diagnosis::Cause::Cancelled.word())
     }
 
+    fn is_cancelling(&self) -> bool {
+        self.cancel && !self.ended() && !self.deleting
+    }
+
     fn is_suspended(&self) -> bool {
         self.phase == Phase::Pending && self.reason == Some(api::PHASE_REASON_SUSPENDED)
     }
@@ -123,9 +131,10 @@ impl Facts<'_> {
 
     /// The state's word, and what is most worth knowing about it.
     pub(super) fn state(&self) -> JobState {
-        let Facts { kind: _, phase, reason, cause, deleting } = *self;
+        let Facts { kind: _, phase, reason, cause, deleting, cancel: _ } = *self;
         let (word, detail) = match (phase, reason) {
             _ if deleting => (DELETING, None),
+            _ if self.is_cancelling() => (CANCELLING, None),
             _ if self.is_cancelled() => (diagnosis::Cause::Cancelled.word(), None),
             _ if self.is_retried() => (api::PHASE_REASON_RETRYING, cause),
             (Phase::Pending, None | Some(api::PHASE_REASON_INITIALIZING)) => {
@@ -141,7 +150,7 @@ impl Facts<'_> {
     pub(super) fn health(&self) -> JobHealth {
         match self.phase {
             _ if self.deleting => JobHealth::Deleting,
-            _ if self.is_cancelled() => JobHealth::Cancelled,
+            _ if self.is_cancelled() || self.is_cancelling() => JobHealth::Cancelled,
             _ if self.is_suspended() => JobHealth::Suspended,
             Phase::Pending => JobHealth::Waiting,
             Phase::Running | Phase::Succeeded if self.cause.is_some() => JobHealth::Degraded,
@@ -161,10 +170,16 @@ impl Facts<'_> {
         match action {
             // What is already held by its queue is not suspended once more, and only the queue lets it go.
             JobAction::Suspend => {
-                !self.ended() && !self.deleting && !self.is_suspended() && !self.is_queued()
+                !self.ended()
+                    && !self.deleting
+                    && !self.is_cancelling()
+                    && !self.is_suspended()
+                    && !self.is_queued()
             }
-            JobAction::Resume => self.is_suspended() && !self.deleting,
-            JobAction::Cancel => !self.ended() && !self.deleting && self.kind == Kind::MpiJob,
+            JobAction::Resume => self.is_suspended() && !self.deleting && !self.is_cancelling(),
+            JobAction::Cancel => {
+                !self.ended() && !self.deleting && !self.is_cancelling() && self.kind == Kind::MpiJob
+            }
             JobAction::Retry => self.ended(),
             JobAction::Delete => !self.deleting,
         }

@@ -49,7 +49,8 @@ impl Workers {
     }
 }
 
-/// Returns the counts for a job. `ended` says whether the job has ended, so that missing Workers are not pending.
+/// Returns the counts for a job. `ended` says whether the job has ended, so that missing Workers are not pending, and those that
+/// its end removes do not run.
 pub(super) fn of(
     kind: Kind,
     object: &DynamicObject,
@@ -57,6 +58,23 @@ pub(super) fn of(
     pods: &[Pod],
     ended: bool,
 ) -> Workers {
+    let counted = counted(kind, object, status, pods);
+    // What the operator counted last may have been removed since, and a suspended job is to have no Workers.
+    Workers {
+        running: if ended && removes_pods(object) { 0 } else { counted.running },
+        pending: if ended || kind.suspended(object) { 0 } else { counted.pending },
+        ..counted
+    }
+}
+
+/// Whether the Workers that still run are removed when the job ends (`RunPolicy.CleanPodPolicy` of
+/// `kubeflow/mpi-operator` `pkg/apis/kubeflow/v2beta1/types.go`).
+fn removes_pods(object: &DynamicObject) -> bool {
+    let policy = object.data.pointer("/spec/runPolicy/cleanPodPolicy").and_then(serde_json::Value::as_str);
+    matches!(policy, Some("Running" | "All"))
+}
+
+fn counted(kind: Kind, object: &DynamicObject, status: &MPIJobStatus, pods: &[Pod]) -> Workers {
     let of = kind.workers(object);
     if let Some(counts) = &status.workers {
         return Workers { running: counts.running, pending: counts.pending, failed: counts.failed, of };
@@ -71,8 +89,7 @@ pub(super) fn of(
         }
         pods => in_states(kind, pods),
     };
-    let pending = if ended { 0 } else { (of - running - failed - succeeded).max(0) };
-    Workers { running, pending, failed, of }
+    Workers { running, pending: (of - running - failed - succeeded).max(0), failed, of }
 }
 
 /// Counts the Workers among these pods: running and ready, failed, succeeded.
@@ -113,6 +130,19 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"labels": {LABEL_JOB_ROLE: role}},
             "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}}))
         .unwrap()
+    }
+
+    #[test]
+    fn a_job_that_is_suspended_or_has_ended_has_no_workers_that_wait_or_run() {
+        let of = |policy: &str, suspend: bool, ended: bool| {
+            let mut object = job(json!({"workers": {"running": 2, "pending": 1, "failed": 1, "of": 8}}));
+            object.data["spec"]["runPolicy"] = json!({ "cleanPodPolicy": policy, "suspend": suspend });
+            of(Kind::MpiJob, &object, &super::super::status(&object), &[], ended).to_string()
+        };
+        assert_eq!(of("Running", false, false), "2/8 Running, 1 Pending, 1 Failed");
+        assert_eq!(of("Running", false, true), "0/8 Running, 1 Failed");
+        assert_eq!(of("None", false, true), "2/8 Running, 1 Failed", "they are left alone");
+        assert_eq!(of("Running", true, false), "2/8 Running, 1 Failed");
     }
 
     fn counted(status: Value, pods: &[Pod], ended: bool) -> String {
