@@ -35,7 +35,7 @@ pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
 pub use judge::STALL_SECONDS;
 pub use last_words::last_words;
-pub use lines::{as_evidence, rank_of};
+pub use lines::{as_evidence, is_noise, rank_of};
 pub use pods::{
     FailedRun, PodFailure, failed_run, is_init_container, lost_with_node, of_infrastructure,
     of_init_container, of_missing_worker, of_slow_worker, of_unstartable, of_worker,

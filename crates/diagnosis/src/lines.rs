@@ -218,11 +218,12 @@ fn without_escapes(raw: &str) -> Cow<'_, str> {
 }
 
 /// Whether a launcher prints this line in good runs too, and it explains nothing: a warning about process groups, and which
-/// signals it passes on.
-pub(crate) fn is_noise(text: &str) -> bool {
-    let by_launcher = ["mpirun: Forwarding signal ", "prterun: Forwarding signal "];
-    by_launcher.iter().any(|start| text.starts_with(start))
-        || (text.starts_with('[') && text.contains("sh: Warning: setpgid("))
+/// signals it passes on. Open MPI 4 gives `(null)` for its own name.
+pub fn is_noise(text: &str) -> bool {
+    let forwards = text.split_once(": Forwarding signal ").is_some_and(|(program, rest)| {
+        ["(null)", "mpirun", "mpiexec", "orterun", "prterun"].contains(&program) && rest.ends_with(" to job")
+    });
+    forwards || (text.starts_with('[') && text.contains("sh: Warning: setpgid("))
 }
 
 /// Returns a line of output in the form that evidence has: without rank prefixes, escaped, cut to length.

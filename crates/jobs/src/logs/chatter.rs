@@ -5,14 +5,10 @@
 const AGENT: &str = "odh-launch: ";
 /// How the agent reports in the Launcher that it waits for a Worker. Its other lines there are errors.
 const AGENT_WAITS: &str = "odh-launch: waiting for ";
-/// Parts of lines of Open MPI's starter, which it writes in every container whose processes lead no session, and whenever the
-/// container was stopped and goes on.
-const STARTER: [&str; 2] = ["plm:rsh: Warning: setpgid(", ": Forwarding signal 18 to job"];
 
 /// Whether a line is chatter, in the output of a Worker or of another pod.
 pub fn is_chatter(line: &str, is_worker: bool) -> bool {
-    line.starts_with(if is_worker { AGENT } else { AGENT_WAITS })
-        || STARTER.iter().any(|part| line.contains(part))
+    line.starts_with(if is_worker { AGENT } else { AGENT_WAITS }) || diagnosis::is_noise(line.trim_end())
 }
 
 /// Whether the agent reports with a line that it waits for a Worker.
@@ -35,7 +31,14 @@ mod tests {
                 true,
                 true,
             ),
+            (
+                "[pi-launcher:00005] plm:ssh: Warning: setpgid(5,5) failed in parent with errno=Permission denied(13)",
+                true,
+                true,
+            ),
             ("(null): Forwarding signal 18 to job", true, true),
+            ("prterun: Forwarding signal 18 to job", true, true),
+            ("train: Forwarding signal 18 to job", false, false),
             ("step 1", false, false),
         ];
         for (line, of_worker, of_launcher) in table {

@@ -218,6 +218,58 @@ async fn a_reading_goes_on_at_the_places_of_an_earlier_one() {
     }
 }
 
+#[tokio::test]
+async fn a_reading_that_goes_on_after_lines_were_removed_says_so() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
+    stage.status("pi", json!({ "phase": "Succeeded" })).await;
+    stage.output(&[("pi-launcher-x", 1, "a"), ("pi-launcher-x", 3, "b")]);
+    let mut first = logs::logs(&stage.client, KIND, TEAM, "pi", Choice::default()).await.unwrap();
+    let mut cursors = BTreeMap::new();
+    while let Some(item) = first.next().await {
+        if let Item::Line { cursor: Some(cursor), .. } = item.unwrap() {
+            cursors.insert(cursor.part().to_owned(), cursor);
+        }
+    }
+    // The file that had the last line was rotated away.
+    stage.output(&[("pi-launcher-x", 60, "c")]);
+    let rest = read(&stage, Choice { cursors, ..Choice::default() }).await;
+    let missing =
+        "pi-launcher-x: missing: lines are missing here: they were removed before they could be read";
+    assert_eq!(rest, [missing, "pi-launcher-x: c"]);
+}
+
+#[tokio::test]
+async fn a_log_that_is_followed_says_once_what_the_job_waits_for() {
+    for (reason, message) in
+        [("ImagePull", "the image x:1 does not exist"), ("QuotaExceeded", "the queue a admits it later")]
+    {
+        let stage = Stage::with_mpijobs().await;
+        stage.submit(&manifest("pi", 1)).await;
+        let waiting = |seconds: i64| {
+            json!({ "phase": "Pending", "phaseReason": reason, "waiting": { "reason": reason,
+                "message": message, "since": Timestamp::from_second(seconds).unwrap() } })
+        };
+        stage.status("pi", waiting(1)).await;
+        let pulls = json!({ "waiting": { "reason": "ContainerCreating" } });
+        stage.pod("pi", "worker", "pi-worker-0", "Pending", pulls).await;
+        let choice = Choice { follow: true, ..Choice::default() };
+        let mut logs = logs::logs(&stage.client, KIND, TEAM, "pi", choice).await.unwrap();
+        let note = tokio::time::timeout(PATIENCE, logs.next()).await.unwrap().unwrap().unwrap();
+        assert_eq!(note, Item::Note(format!("{reason}: {message}")));
+        stage.status("pi", waiting(2)).await;
+        stage.output(&[("pi-launcher-x", 5, "a")]);
+        stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
+        stage.status("pi", json!({ "phase": "Succeeded" })).await;
+        let rest = logs.map(Result::unwrap).collect::<Vec<Item>>();
+        let rest = tokio::time::timeout(PATIENCE, rest).await.unwrap();
+        let notes: Vec<_> = rest.iter().filter(|item| matches!(item, Item::Note(_))).collect();
+        assert!(notes.is_empty(), "{notes:?}");
+        assert!(matches!(rest.last(), Some(Item::Line { text, .. }) if text == "a"), "{rest:?}");
+    }
+}
+
 /// Keeps one line of each part but Worker 1.
 struct OneLine;
 
