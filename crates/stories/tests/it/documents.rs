@@ -37,12 +37,17 @@ fn the_guide_to_quotas_is_right() {
     type_what_it_says("docs/guides/quotas.md");
 }
 
-/// Runs every `sh` block of a document in one shell that stops at the first failure, in the repository's root.
+/// Runs every `sh` block of a document in one shell that stops at the first failure, in the repository's root. The document
+/// starts a cluster, and ends it.
 fn type_what_it_says(document: &str) {
+    type_at_home(&Home::new(), document);
+}
+
+/// The same at a home that may have a cluster already.
+pub fn type_at_home(home: &Home, document: &str) {
     let text = std::fs::read_to_string(places::repository(document)).expect("the document can be read");
     let commands = commands_of(&text);
     assert!(commands.len() > 3, "{document} has no commands to run");
-    let home = Home::new();
     let mut script = String::from("set -e\n");
     for command in &commands {
         script.push_str(command);

@@ -6,6 +6,28 @@ fn example(name: &str) -> String {
     places::repository(&format!("examples/{name}")).to_string_lossy().into_owned()
 }
 
+/// What an example means does not depend on how the operator was started, whose own default is upstream's: ssh.
+#[test]
+fn every_example_names_its_transport_and_starts_the_launcher_after_the_workers() {
+    let folder = std::fs::read_dir(places::repository("examples")).expect("the examples can be listed");
+    let files = folder.map(|entry| entry.expect("an example").path());
+    let mut found = 0;
+    for file in files.filter(|file| file.extension().is_some_and(|end| end == "yaml")) {
+        let text = std::fs::read_to_string(&file).expect("an example can be read");
+        for document in text.split("\n---\n").filter(|document| document.contains("\nkind: MPIJob")) {
+            let name = file.display();
+            found += 1;
+            assert!(document.contains("training.opendatahub.io/launch: "), "{name} names no transport");
+            assert!(
+                document.contains("launcherCreationPolicy: WaitForWorkersReady")
+                    || document.contains("launch: ssh"),
+                "{name}: the Launcher asks for names that do not exist yet"
+            );
+        }
+    }
+    assert!(found > 5, "there are {found} examples");
+}
+
 #[test]
 fn hello_prints_every_rank_and_its_host() {
     let home = Home::with_cluster("examples::hello");
