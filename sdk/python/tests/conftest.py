@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
-import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from local_cluster import IMAGE, Cluster, image, local, program, strict
+from local_cluster import Cluster, started
 
 from openshift_ai.training import MPIJobClient
 
@@ -27,42 +22,10 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    odh = program("ODH", "the program `odh`")
-    environment = program("ODH_EXAMPLES_ENVIRONMENT", "an environment with Open MPI")
-    folder = Path(tempfile.mkdtemp(prefix="odh-sdk-"))
-    folder.chmod(0o755)
-    home = folder / "home"
-    made = image(folder / "image", environment)
-    images = [word for name in (IMAGE, "example/tf-horovod:latest") for word in ("--image", f"{name}={made}")]
-    options = ["--gpus", "8", *images]
-    try:
-        local(odh, home, "up", *options)
-        state = json.loads(local(odh, home, "status", "-o", "json"))
-        service = state["service"]
-        config = yaml.safe_load((home / "kubeconfig").read_text())
-        token, authority = config["users"][0]["user"]["token"], config["clusters"][0]["cluster"]
-        api = httpx.Client(
-            base_url=f"https://{state['address']}",
-            headers={"Authorization": f"Bearer {token}"},
-            verify=strict(text=base64.b64decode(authority["certificate-authority-data"]).decode()),
-            trust_env=False,
-        )
-        with api:
-            started = Cluster(
-                odh,
-                home,
-                service["url"],
-                service["certificateAuthority"],
-                Path(service["token"]).read_text().strip(),
-                api,
-                options,
-            )
-            for definition in definitions():
-                started.apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-            yield started
-    finally:
-        local(odh, home, "down", "--purge")
-        shutil.rmtree(folder)
+    with started("--gpus", "8") as cluster:
+        for definition in definitions():
+            cluster.apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        yield cluster
 
 
 def definitions() -> Iterator[dict[str, Any]]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import shutil
 import ssl
 import subprocess
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from openshift_ai.training._tls import context
 
@@ -72,6 +77,14 @@ class Cluster:
         self.apply("/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
+    def label_namespace(self, name: str, labels: dict[str, str]) -> None:
+        answer = self.api.patch(
+            f"/api/v1/namespaces/{name}",
+            content=json.dumps({"metadata": {"labels": labels}}),
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+        assert answer.is_success, answer.text
+
     def user(self, namespace: str, name: str, role: str | None) -> str:
         """Creates a service account with a role in its namespace; returns a token of it."""
         self.apply(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
@@ -95,6 +108,43 @@ class Cluster:
             headers={"Content-Type": "application/merge-patch+json"},
         )
         assert answer.is_success, answer.text
+
+
+@contextmanager
+def started(*words: str) -> Iterator[Cluster]:
+    """A cluster with these words for `odh local up`; it ends with the context."""
+    odh = program("ODH", "the program `odh`")
+    environment = program("ODH_EXAMPLES_ENVIRONMENT", "an environment with Open MPI")
+    folder = Path(tempfile.mkdtemp(prefix="odh-sdk-"))
+    folder.chmod(0o755)
+    home = folder / "home"
+    made = image(folder / "image", environment)
+    images = [word for name in (IMAGE, "example/tf-horovod:latest") for word in ("--image", f"{name}={made}")]
+    options = [*words, *images]
+    try:
+        local(odh, home, "up", *options)
+        state = json.loads(local(odh, home, "status", "-o", "json"))
+        service = state["service"]
+        config = yaml.safe_load((home / "kubeconfig").read_text())
+        token, authority = config["users"][0]["user"]["token"], config["clusters"][0]["cluster"]
+        with httpx.Client(
+            base_url=f"https://{state['address']}",
+            headers={"Authorization": f"Bearer {token}"},
+            verify=strict(text=base64.b64decode(authority["certificate-authority-data"]).decode()),
+            trust_env=False,
+        ) as api:
+            yield Cluster(
+                odh,
+                home,
+                service["url"],
+                service["certificateAuthority"],
+                Path(service["token"]).read_text().strip(),
+                api,
+                options,
+            )
+    finally:
+        local(odh, home, "down", "--purge")
+        shutil.rmtree(folder)
 
 
 def local(odh: Path, home: Path, *words: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -319,13 +318,7 @@ def test_a_repeated_creation_gives_the_same_job(client: MPIJobClient) -> None:
 
 
 def test_a_job_runs_where_the_strictest_standard_is_enforced(cluster: Cluster, namespace: str) -> None:
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    patched = cluster.api.patch(
-        f"/api/v1/namespaces/{namespace}",
-        content=json.dumps({"metadata": {"labels": labels}}),
-        headers={"content-type": "application/merge-patch+json"},
-    )
-    assert patched.is_success, patched.text
+    cluster.label_namespace(namespace, {"pod-security.kubernetes.io/enforce": "restricted"})
     token = cluster.user(namespace, "editor", "edit")
     with MPIJobClient(cluster.url, token=token, ca=cluster.ca, namespace=namespace) as client:
         job = client.create_mpijob(name="strict", image=IMAGE, command=SAYS_ITS_RANK, workers=2)
