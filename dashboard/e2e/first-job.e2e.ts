@@ -1,16 +1,22 @@
-// What a data scientist does first, by the form's own defaults, with the rights of an editor of one namespace.
+// What a data scientist does first, by the form's own defaults, with the rights of an editor of one namespace that enforces
+// the strictest standard, on a cluster whose operator has the flags of its installation.
 
 import { describe, expect, test } from "vitest";
 import { image } from "./cluster";
-import { createNamespace, kubectl, odh, openBrowser, visit } from "./stage";
+import { installCluster } from "./installed";
+import { openBrowser, visit } from "./stage";
 
 openBrowser();
+const { visitor, kubectl, odh } = installCluster();
 
 /** One rank needs more than 128 MiB, and less than 256. */
 const hungry =
   "import os,time; r=int(os.environ['OMPI_COMM_WORLD_RANK']); b=bytearray((90<<20)*r); time.sleep(2); print('done', r)";
 
+/** Returns the token of an editor of a new namespace. */
 function createEditor(namespace: string): string {
+  kubectl("create", "namespace", namespace);
+  kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted");
   kubectl("-n", namespace, "create", "serviceaccount", "editor");
   for (const role of ["edit", "kubeflow-mpijobs-edit"])
     kubectl(
@@ -32,11 +38,10 @@ const livePods = (namespace: string) => {
 };
 
 describe("the untouched form", () => {
-  test("makes a job that runs where the strictest standard is enforced", async () => {
-    const namespace = createNamespace("strict");
-    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted");
+  test("makes a job that runs, and whose ranks are told apart", async () => {
+    const namespace = "first";
     const token = createEditor(namespace);
-    await visit(`/create/job?type=mpijob&namespace=${namespace}`, { token }, async (page) => {
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, visitor(token), async (page) => {
       await page.locator("#field-name").fill("first");
       await page.locator("#field-image").fill(image);
       await page.locator("#field-command").fill("sh -c 'echo \"rank $OMPI_COMM_WORLD_RANK\"'");
@@ -49,9 +54,9 @@ describe("the untouched form", () => {
   });
 
   test("makes a job whose lack of memory is named, whose copy with more succeeds and holds nothing", async () => {
-    const namespace = createNamespace("lack");
+    const namespace = "lack";
     const token = createEditor(namespace);
-    await visit(`/create/job?type=mpijob&namespace=${namespace}`, { token }, async (page) => {
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, visitor(token), async (page) => {
       await page.locator("#field-name").fill("train");
       await page.locator("#field-image").fill(image);
       await page.locator("#field-command").fill(`python3 -c "${hungry}"`);
