@@ -1,6 +1,6 @@
 //! Removes possible secrets from objects and texts, so that they can be shared. Pure.
 //!
-//! - Only environment variables with a [`HARMLESS`] name keep their value.
+//! - Only environment variables with a [`HARMLESS`] name keep their value; of code that was shipped, size and digest stay.
 //! - Only annotations of Kubernetes, Kubeflow and this project keep their value.
 //! - In any text, the value after a keyword is replaced, whether it follows `=`, `:`, `?`, `&`, a blank or a quote.
 //!   This covers assignments, arguments, URLs and JSON. Credentials in a URL or an `Authorization` header and private
@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// The replacement for a secret.
 const REDACTED: &str = "[redacted]";
@@ -35,7 +36,8 @@ const HARMLESS: &[&str] = &[
     "NCCL_*",
     "NVIDIA_DRIVER_CAPABILITIES",
     "NVIDIA_VISIBLE_DEVICES",
-    "ODH_*",
+    "ODH_LAUNCH_*",
+    "ODH_POD_NAME",
     "OMP_*",
     "OMPI_MCA_*",
     "PATH",
@@ -51,6 +53,9 @@ const HARMLESS: &[&str] = &[
     "USER",
     "WORLD_SIZE",
 ];
+
+/// The variables that hold code which was shipped with a job, `ODH_CODE_0` and on: any file of a folder may be among it.
+const SHIPPED: &str = "ODH_CODE_";
 
 /// Annotations that configure a job, by the suffix of the domain before the slash.
 const HARMLESS_DOMAINS: [&str; 5] =
@@ -72,8 +77,11 @@ pub fn clean(value: &mut Value) {
             }
             let hides_value =
                 fields.get("name").and_then(Value::as_str).is_some_and(|name| !is_harmless(name));
+            let is_shipped =
+                fields.get("name").and_then(Value::as_str).is_some_and(|name| name.starts_with(SHIPPED));
             for (name, field) in fields.iter_mut() {
                 match field {
+                    Value::String(text) if is_shipped && name == "value" => *text = digest(text),
                     Value::String(text) if (hides_value && name == "value") || is_telling(name) => {
                         *text = REDACTED.to_owned();
                     }
@@ -85,6 +93,12 @@ pub fn clean(value: &mut Value) {
         Value::String(text) => *text = redact(text),
         _ => {}
     }
+}
+
+/// The size and the digest of code, by which two jobs with the same code are known.
+fn digest(text: &str) -> String {
+    let digest: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("[{} bytes, sha256:{digest}]", text.len())
 }
 
 /// Cleans a list. It may hold a command's arguments, in which the value of an option is a separate item.
@@ -197,6 +211,16 @@ mod tests {
                 "args": ["-c", "export PASSPHRASE=[redacted]; run --token [redacted] --epochs 3"],
             })
         );
+    }
+
+    #[test]
+    fn code_that_was_shipped_is_its_size_and_digest() {
+        let mut value = json!([{ "name": "ODH_CODE_0", "value": "H4sIAAAA" }, { "name": "ODH_LAUNCH_GRACE", "value": "3" },
+            { "name": "ODH_ANYTHING", "value": "x" }]);
+        clean(&mut value);
+        let code = value[0]["value"].as_str().unwrap();
+        assert!(code.starts_with("[8 bytes, sha256:") && !code.contains("H4sI"), "{code}");
+        assert_eq!((&value[1]["value"], &value[2]["value"]), (&json!("3"), &json!(REDACTED)));
     }
 
     #[test]
