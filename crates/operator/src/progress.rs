@@ -18,7 +18,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PartialObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use plan::{ProgressEndpoint, ReportingKind, launcher_name, progress_audience, progress_path};
+use plan::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -100,6 +100,10 @@ impl Refusal {
         Self { code, reason, message: message.into() }
     }
 
+    fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", "Train job not found")
+    }
+
     fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "Internal error")
     }
@@ -177,6 +181,8 @@ impl ProgressServer {
                     tracing::warn!(%error, ?job, "cannot review the token of a report");
                     Refusal::internal()
                 })?;
+                // A job of this name may come.
+                let allowed = allowed.ok_or_else(Refusal::not_found)?;
                 self.decisions.keep(key, allowed, now);
                 allowed
             }
@@ -184,7 +190,13 @@ impl ProgressServer {
         if allowed { Ok(()) } else { Err(Refusal::new(StatusCode::FORBIDDEN, "Forbidden", "Forbidden")) }
     }
 
-    async fn is_from_pod_of(&self, job: &Target, token: &str, audience: String) -> Result<bool, kube::Error> {
+    /// Whether a token is that of a pod of the job; `None` if there is no such job.
+    async fn is_from_pod_of(
+        &self,
+        job: &Target,
+        token: &str,
+        audience: String,
+    ) -> Result<Option<bool>, kube::Error> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![audience.clone()]) };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
@@ -195,30 +207,48 @@ impl ProgressServer {
         let Some((name, uid)) =
             status.user.filter(|_| is_valid).and_then(|user| pod_of(&user, &job.namespace))
         else {
-            return Ok(false);
+            return Ok(Some(false));
         };
         let pod = self.metadata::<Pod>(job, &name).await?;
         let Some(pod) = pod.filter(|pod| pod.uid().as_deref() == Some(uid.as_str())) else {
-            return Ok(false);
+            return Ok(Some(false));
         };
-        let is_labelled = |label| pod.labels().get(label).map(String::as_str) == Some(job.name.as_str());
-        match job.kind {
-            ReportingKind::TrainJob => Ok(is_labelled(LABEL_TRAINJOB)),
-            ReportingKind::MpiJob => Ok(is_labelled(LABEL_JOB_NAME) && self.belongs_to(&pod, job).await?),
-        }
+        let label = match job.kind {
+            ReportingKind::TrainJob => LABEL_TRAINJOB,
+            ReportingKind::MpiJob => LABEL_JOB_NAME,
+        };
+        let is_labelled = pod.labels().get(label).map(String::as_str) == Some(job.name.as_str());
+        if is_labelled { self.belongs_to(&pod, job).await } else { Ok(Some(false)) }
     }
 
-    /// Whether a pod belongs to an MPIJob, or to its Launcher's Job. Upstream's labels are not enough: users may set them
-    /// on pods of their own.
-    async fn belongs_to(&self, pod: &PartialObjectMeta<Pod>, job: &Target) -> Result<bool, kube::Error> {
-        let found = self.metadata::<MPIJob>(job, &job.name).await?;
-        let Some(owner) = found.and_then(|found| found.uid()) else { return Ok(false) };
-        if is_controlled_by(pod, &owner) {
-            return Ok(true);
+    /// Whether a pod belongs to a job, or to a Job that does; `None` if there is no such job. Upstream's labels are not
+    /// enough: users may set them on pods of their own. A user who may create pods in the namespace can name an owner, too, but can also mount the job's Secret.
+    async fn belongs_to(
+        &self,
+        pod: &PartialObjectMeta<Pod>,
+        job: &Target,
+    ) -> Result<Option<bool>, kube::Error> {
+        let owner = match job.kind {
+            ReportingKind::TrainJob => {
+                self.metadata::<TrainJob>(job, &job.name).await?.and_then(|found| found.uid())
+            }
+            ReportingKind::MpiJob => {
+                self.metadata::<MPIJob>(job, &job.name).await?.and_then(|found| found.uid())
+            }
+        };
+        let Some(owner) = owner else { return Ok(None) };
+        let Some(controller) = pod.owner_references().iter().find(|owner| owner.controller == Some(true))
+        else {
+            return Ok(Some(false));
+        };
+        if controller.uid == owner {
+            return Ok(Some(true));
         }
-        let launcher = self.metadata::<Job>(job, &launcher_name(&job.name)).await?;
-        let launcher = launcher.filter(|launcher| is_controlled_by(launcher, &owner));
-        Ok(launcher.and_then(|launcher| launcher.uid()).is_some_and(|uid| is_controlled_by(pod, &uid)))
+        let between = self.metadata::<Job>(job, &controller.name).await?;
+        let is_own = between.is_some_and(|found| {
+            found.uid().as_deref() == Some(controller.uid.as_str()) && is_controlled_by(&found, &owner)
+        });
+        Ok(Some(is_own))
     }
 
     async fn metadata<K>(&self, job: &Target, name: &str) -> Result<Option<PartialObjectMeta<K>>, kube::Error>
@@ -237,9 +267,7 @@ impl ProgressServer {
             Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => {
                 Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", status.message.clone()))
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                Err(Refusal::new(StatusCode::NOT_FOUND, "NotFound", "Train job not found"))
-            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => Err(Refusal::not_found()),
             Err(error) => {
                 tracing::warn!(%error, ?job, "cannot write the progress of a job");
                 Err(Refusal::internal())

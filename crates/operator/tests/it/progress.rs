@@ -25,17 +25,19 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// With three pods: one of the job, one of none, and one of a job that is gone.
+    /// With four pods: one of the job, one of none, one that only has the job's label, and one of a job that is gone.
     async fn new() -> Self {
         let stage = Stage::with_controllers().await;
         operator::install_trainjob_crds(&stage.client).await.unwrap();
         stage.until::<ServiceAccount>("default", "came", |_| true).await;
         let job = serde_json::from_value(crate::trainjobs::trainjob("once")).unwrap();
-        stage.api::<TrainJob>().create(&PostParams::default(), &job).await.unwrap();
+        let made = stage.api::<TrainJob>().create(&PostParams::default(), &job).await.unwrap();
         let server = Arc::new(ProgressServer::new(stage.client.clone()));
         let endpoint = Self { stage, server, kind: ReportingKind::TrainJob };
-        endpoint.create_pod("ours", json!({ LABEL_TRAINJOB: "digits" }), Value::Null).await;
+        let owner = json!(made.controller_owner_ref(&()));
+        endpoint.create_pod("ours", json!({ LABEL_TRAINJOB: "digits" }), owner).await;
         endpoint.create_pod("other", json!({}), Value::Null).await;
+        endpoint.create_pod("labelled", json!({ LABEL_TRAINJOB: "digits" }), Value::Null).await;
         endpoint.create_pod("left", json!({ LABEL_TRAINJOB: "gone" }), Value::Null).await;
         endpoint
     }
@@ -117,9 +119,10 @@ async fn a_report_is_written_into_the_status_and_returned() {
 async fn only_a_pod_of_the_job_with_a_token_for_it_may_report() {
     let endpoint = Endpoint::new().await;
     let (ours, other) = (endpoint.token("ours", "digits").await, endpoint.token("other", "digits").await);
+    let labelled = endpoint.token("labelled", "digits").await;
     let for_the_server = endpoint.token_for("ours", Vec::new()).await;
     let for_another_job = endpoint.token("ours", "other").await;
-    for token in ["", "nonsense", &other, &for_the_server, &for_another_job] {
+    for token in ["", "nonsense", &other, &labelled, &for_the_server, &for_another_job] {
         let (code, answer) = endpoint.post("digits", token, report(40)).await;
         assert_eq!((code, &answer["message"]), (StatusCode::FORBIDDEN, &json!("Forbidden")), "{token}");
     }
