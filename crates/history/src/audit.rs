@@ -96,6 +96,9 @@ pub struct Entry {
     pub channel: Channel,
     /// The client's address.
     pub address: Option<String>,
+    /// The program, as it names itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// The id of the request, the same in all channels.
     pub request: String,
     /// The stage.
@@ -516,6 +519,7 @@ pub async fn truncate(
         job: None,
         channel: Channel::Service,
         address: None,
+        program: None,
         request: request.to_owned(),
         stage: Stage::ResponseComplete,
         status: None,

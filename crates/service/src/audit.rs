@@ -59,7 +59,8 @@ pub async fn recorded<A>(
     work: impl Future<Output = Result<A, Problem>>,
 ) -> Result<A, Problem> {
     let opened = kept.opened().map_err(not_done)?;
-    let operation = operation::current().unwrap_or_else(|| Operation::new(None, None));
+    let operation =
+        operation::current().unwrap_or_else(|| Operation::new(None, None, &http::HeaderMap::new()));
     let entry = Entry {
         at: Timestamp::now(),
         who: Actor { name: caller.user.clone(), groups: caller.groups.clone() },
@@ -69,6 +70,7 @@ pub async fn recorded<A>(
         job: about.name,
         channel: Channel::Service,
         address: operation.address.map(|address| address.to_string()),
+        program: operation.program.clone(),
         request: operation.id.clone(),
         stage: Stage::RequestReceived,
         status: None,

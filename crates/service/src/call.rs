@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use connections::Share;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use http::{HeaderMap, StatusCode};
-use jobs::Kind;
+use http::{HeaderMap, StatusCode, header};
+use jobs::{Attempt, Error, Kind};
+use kube::ResourceExt as _;
 use tokio::time::{Instant, Interval};
 
 use crate::access::Right;
@@ -19,6 +20,7 @@ use crate::identity::Caller;
 use crate::interval::every;
 use crate::limits::Place;
 use crate::metrics::Open;
+use crate::operation;
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -32,6 +34,8 @@ pub struct Admitted {
     pub caller: Arc<Caller>,
     /// The caller's memory for the message, until the call is answered.
     pub share: Arc<Share>,
+    /// The states of its target that the request is for.
+    if_match: Option<String>,
     begun: Instant,
 }
 
@@ -49,7 +53,9 @@ pub async fn admit(
         let caller = service.identity.of(headers).await?;
         service.limits.request(&caller.user)?;
         let share = Arc::new(service.memory.share(&caller.user));
-        Ok(Admitted { caller, share, begun })
+        let if_match =
+            headers.get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default().to_owned());
+        Ok(Admitted { caller, share, if_match, begun })
     })
     .await;
     count_refusal(service, method, begun, &admitted);
@@ -99,11 +105,48 @@ where
         // On the heap: the futures of some methods are large, and each step around them would hold a copy.
         let work = Box::pin(async {
             permitted(service, caller, method, &address).await?;
+            if let Some(wanted) = admitted.if_match.as_ref().filter(|_| method.verb != "GET") {
+                Box::pin(precondition(caller, method, &address, wanted)).await?;
+            }
             run(service.clone(), caller.clone(), request).await
         });
         patiently(service, recorded(service, method, caller, &address, work)).await
     })
     .await
+}
+
+/// Checks the condition of a request to change one job: that the job is in a state that the client has seen (RFC 9110,
+/// 13.1.1). Nothing but jobs has tags. A job that is not there is the method's to report.
+async fn precondition(
+    caller: &Caller,
+    method: &Method,
+    address: &Address,
+    wanted: &str,
+) -> Result<(), Problem> {
+    let failed = |message: String| {
+        Problem::new(StatusCode::PRECONDITION_FAILED, "Conflict", message)
+            .because("PreconditionFailed")
+            .hint("read the job again, and decide with its new ETag")
+    };
+    if wanted.trim() == "*" {
+        return Ok(());
+    }
+    let &[kind] = address.kinds.as_slice() else {
+        return Err(failed("If-Match is for requests about one job".to_owned()));
+    };
+    if method.access_resource != "jobs" || address.name.is_empty() {
+        return Err(failed("If-Match is for requests about one job".to_owned()));
+    }
+    let found = kind.api(&caller.client, &address.namespace).get_metadata_opt(&address.name).await;
+    let attempt =
+        Attempt { verb: "get", what: kind.names(), name: &address.name, namespace: &address.namespace };
+    let found = found.map_err(|error| Error::from_kube(error, attempt))?;
+    let Some(found) = found else { return Ok(()) };
+    let tag = operation::tag(&found.resource_version().unwrap_or_default());
+    if wanted.split(',').any(|wanted| wanted.trim() == tag) {
+        return Ok(());
+    }
+    Err(failed(format!("{} \"{}\" has changed: its ETag is {tag}", kind.name(), address.name)))
 }
 
 /// Runs a method that answers with a stream.

@@ -6,10 +6,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use connections::Slot;
-use http::{HeaderName, HeaderValue, Response};
+use http::header::{ETAG, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 /// The header of an answer with the id of its request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The maximum length of a program's name.
+const LONGEST_PROGRAM: usize = 64;
 /// The maximum number of jobs that one request may turn out to be about.
 const MOST_SUBJECTS: usize = 1_000;
 
@@ -24,9 +27,13 @@ pub struct Operation {
     pub id: String,
     /// The client's address, if it came over a connection.
     pub address: Option<SocketAddr>,
+    /// The program that sent it, as it names itself.
+    pub program: Option<String>,
     /// The connection that it came over.
     slot: Option<Arc<Slot>>,
     subjects: Mutex<Vec<Subject>>,
+    /// The state of the object that is read.
+    tag: Mutex<Option<String>>,
 }
 
 /// What a request changed, where its own fields do not say it.
@@ -42,9 +49,16 @@ pub struct Subject {
 
 impl Operation {
     /// Creates it for a request from an address, over a connection.
-    pub fn new(address: Option<SocketAddr>, slot: Option<Arc<Slot>>) -> Arc<Self> {
+    pub fn new(address: Option<SocketAddr>, slot: Option<Arc<Slot>>, headers: &HeaderMap) -> Arc<Self> {
         let id = uuid::Uuid::new_v4().to_string();
-        Arc::new(Self { id, address, slot, subjects: Mutex::default() })
+        Arc::new(Self {
+            id,
+            address,
+            program: program(headers),
+            slot,
+            subjects: Mutex::default(),
+            tag: Mutex::default(),
+        })
     }
 
     /// Runs what answers the request, and puts the id into the answer.
@@ -53,7 +67,11 @@ impl Operation {
         work: impl Future<Output = Result<Response<B>, E>>,
     ) -> Result<Response<B>, E> {
         let id = HeaderValue::from_str(&self.id);
-        let mut response = CURRENT.scope(self, work).await?;
+        let mut response = CURRENT.scope(self.clone(), work).await?;
+        let tag = self.tag.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(tag) = tag.and_then(|tag| HeaderValue::try_from(tag).ok()) {
+            response.headers_mut().insert(ETAG, tag);
+        }
         if let Ok(id) = id {
             response.headers_mut().insert(REQUEST_ID, id);
         }
@@ -64,6 +82,28 @@ impl Operation {
     pub fn take_subjects(&self) -> Vec<Subject> {
         std::mem::take(&mut *self.subjects.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Returns the name of the program that sends these headers: that of its `User-Agent`, and `dashboard` for a browser, which
+/// no program can keep from sending `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers).
+fn program(headers: &HeaderMap) -> Option<String> {
+    if headers.contains_key("sec-fetch-site") {
+        return Some("dashboard".to_owned());
+    }
+    let named = headers.get(USER_AGENT)?.to_str().ok()?.split(' ').next()?;
+    Some(named.chars().take(LONGEST_PROGRAM).collect()).filter(|name: &String| !name.is_empty())
+}
+
+/// Notes the state of the object that the answer shows, which its header `ETag` names.
+pub fn shows(resource_version: &str) {
+    if let Some(operation) = current() {
+        *operation.tag.lock().unwrap_or_else(PoisonError::into_inner) = Some(tag(resource_version));
+    }
+}
+
+/// Returns the entity tag of a state of an object (RFC 9110, 8.8.3).
+pub fn tag(resource_version: &str) -> String {
+    format!("\"{resource_version}\"")
 }
 
 /// Returns the operation that this task runs for, if it runs for any.
@@ -94,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn what_runs_for_a_request_finds_it_and_the_answer_has_its_id() {
         assert!(current().is_none());
-        let operation = Operation::new(None, None);
+        let operation = Operation::new(None, None, &HeaderMap::new());
         let work = async {
             about("mpijobs", "a", None);
             Ok::<_, ()>(Response::new(current().unwrap().id.clone()))

@@ -129,7 +129,7 @@ async fn converse<S>(
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         asking.notify_one();
         request.extensions_mut().insert(peer);
-        let operation = Operation::new(Some(peer.address), Some(used.clone()));
+        let operation = Operation::new(Some(peer.address), Some(used.clone()), request.headers());
         operation.answer(router.clone().oneshot(request.map(Body::new)))
     });
     let mut builder = Builder::new(TokioExecutor::new());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use history::audit::Appender;
 use history::logs::{Archive, Bucket};
-use history::notifications::address::Policy;
+use history::notifications::address::{Network, Policy};
 use history::notifications::mail;
 use history::store::{Location, Settings};
 use history::{Error, Store};
@@ -47,6 +47,14 @@ impl Keep {
     pub fn in_folder(folder: &Path) -> Self {
         let database = Settings::new(Location::File(folder.join("history.db")));
         Self { logs: Some(folder.join("logs")), ..Self::in_database(database) }
+    }
+
+    /// Lets webhooks reach receivers on this machine, also without TLS, so that they can be tried.
+    #[must_use]
+    pub fn with_local_webhooks(mut self) -> Self {
+        self.notifications.policy.allowed.extend(Network::LOOPBACK);
+        self.notifications.policy.allow_http = true;
+        self
     }
 
     /// Keeps everything in a PostgreSQL database.

@@ -37,7 +37,32 @@ impl Sink for Audit {
 }
 
 fn message(admission: Admission) -> contract::Admission {
-    let Admission { review, at, user, groups, verb, resource, namespace, name, request, status, reason } =
-        admission;
-    contract::Admission { review, at, user, groups, verb, resource, namespace, name, request, status, reason }
+    let Admission {
+        review,
+        at,
+        user,
+        groups,
+        verb,
+        resource,
+        namespace,
+        name,
+        request,
+        status,
+        reason,
+        program,
+    } = admission;
+    contract::Admission {
+        review,
+        at,
+        user,
+        groups,
+        verb,
+        resource,
+        namespace,
+        name,
+        request,
+        status,
+        reason,
+        program,
+    }
 }

@@ -46,6 +46,8 @@ pub struct Admission {
     pub status: Option<u16>,
     /// The reason of a refusal.
     pub reason: Option<String>,
+    /// The program, as it names itself.
+    pub program: Option<String>,
 }
 
 /// Records admissions; returns for each whether it is recorded now. One that is not must be reported again a moment
@@ -91,7 +93,7 @@ pub async fn admit(
 }
 
 fn entry(admission: &Admission, request: String) -> Entry {
-    let Admission { review, at, who, verb, resource, namespace, name, request: _, status, reason } =
+    let Admission { review, at, who, verb, resource, namespace, name, request: _, status, reason, program } =
         admission.clone();
     Entry {
         at,
@@ -102,6 +104,7 @@ fn entry(admission: &Admission, request: String) -> Entry {
         job: Some(name),
         channel: Channel::Webhook,
         address: None,
+        program,
         request,
         stage: Stage::ResponseComplete,
         status,

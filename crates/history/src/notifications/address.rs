@@ -22,6 +22,10 @@ pub struct Network {
 }
 
 impl Network {
+    /// The addresses of this machine itself.
+    pub const LOOPBACK: [Network; 2] =
+        [Self::v4(127, 0, 0, 0, 8), Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 }];
+
     const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
         Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
     }

@@ -21,6 +21,7 @@ pub fn entry(request: &str) -> Entry {
         job: Some("bert".to_owned()),
         channel: Channel::Service,
         address: Some("192.0.2.7".to_owned()),
+        program: None,
         request: request.to_owned(),
         stage: Stage::ResponseComplete,
         status: Some(201),
@@ -303,6 +304,7 @@ fn seen(review: &str, verb: &str, name: &str, second: i64) -> audit::Admission {
         request: None,
         status: None,
         reason: None,
+        program: Some("kubectl-create".to_owned()),
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Admission {
     pub status: Option<i32>,
     /// The reason of a refusal, the fields that an update changes, or how many reports are missing.
     pub reason: String,
+    /// The program that wrote: the field manager. Empty if it is unknown.
+    pub program: String,
 }
 
 impl Admission {
@@ -99,6 +101,7 @@ impl Admission {
             namespace: request.namespace.clone(),
             name: request.name.clone(),
             request: by.cloned().unwrap_or_default(),
+            program: request.program(),
             status: denial.map(|denial| i32::from(denial.code)),
             reason: match denial {
                 Some(denial) => denial.message.clone(),

@@ -3,6 +3,7 @@
 use api::MPIJob;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +35,35 @@ pub(super) struct Request<K = MPIJob> {
     /// The old job; none on a creation.
     #[serde(default)]
     pub old_object: Option<K>,
+    /// The options of the write.
+    #[serde(default)]
+    pub options: Option<Options>,
+}
+
+/// The options of a write (`CreateOptions`, `UpdateOptions`, `PatchOptions`).
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Options {
+    #[serde(default)]
+    pub field_manager: String,
+}
+
+/// The most characters of a program's name.
+const LONGEST_PROGRAM: usize = 64;
+
+impl<K: Resource> Request<K> {
+    /// Returns the program that writes, as the API server knows it: the field manager that it names, else the one that wrote
+    /// last, which the API server takes from the program's `User-Agent`. Empty for a deletion.
+    pub fn program(&self) -> String {
+        let options = self.options.as_ref();
+        let named = options.map(|options| options.field_manager.clone()).filter(|name| !name.is_empty());
+        let managed = || {
+            let entries = self.object.as_ref()?.meta().managed_fields.as_ref()?;
+            let newest = entries.iter().max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+            newest?.manager.clone()
+        };
+        named.or_else(managed).unwrap_or_default().chars().take(LONGEST_PROGRAM).collect()
+    }
 }
 
 /// The requesting user.
@@ -88,5 +118,27 @@ impl Decision {
             response["patch"] = json!(STANDARD.encode(json!(self.patch).to_string()));
         }
         json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_the_field_manager_or_the_one_that_wrote_last() {
+        let program = |options: Value, managers: Value| {
+            let object = json!({ "metadata": { "managedFields": managers } });
+            let request = json!({ "uid": "1", "operation": "UPDATE", "object": object, "options": options });
+            let request: Request<k8s_openapi::api::core::v1::ConfigMap> =
+                serde_json::from_value(request).unwrap();
+            request.program()
+        };
+        let managers = json!([{ "manager": "odh", "time": "2026-01-01T00:00:02Z" },
+            { "manager": "kubectl-create", "time": "2026-01-01T00:00:01Z" }, { "manager": "old" }]);
+        assert_eq!(program(json!({ "fieldManager": "kubectl-edit" }), managers.clone()), "kubectl-edit");
+        assert_eq!(program(Value::Null, managers.clone()), "odh");
+        assert_eq!(program(json!({ "fieldManager": "" }), managers), "odh");
+        assert_eq!(program(Value::Null, json!([])), "");
     }
 }

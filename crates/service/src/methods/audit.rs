@@ -68,6 +68,7 @@ fn line(line: Line) -> AuditLine {
         namespace: entry.namespace.unwrap_or_default(),
         object: entry.job.unwrap_or_default(),
         address: entry.address.unwrap_or_default(),
+        program: entry.program.unwrap_or_default(),
         stage: match entry.stage {
             Stage::RequestReceived => "RequestReceived",
             Stage::ResponseComplete => "ResponseComplete",
@@ -119,8 +120,20 @@ pub async fn record(service: &Service, admissions: Vec<Admission>) -> Result<Vec
 }
 
 fn admitted(place: usize, admission: Admission) -> Result<audit::Admission, Problem> {
-    let Admission { review, at, user, groups, verb, resource, namespace, name, request, status, reason } =
-        admission;
+    let Admission {
+        review,
+        at,
+        user,
+        groups,
+        verb,
+        resource,
+        namespace,
+        name,
+        request,
+        status,
+        reason,
+        program,
+    } = admission;
     let path = |field: &str| format!("admissions[{place}].{field}");
     if review.is_empty() {
         return Err(Problem::invalid(&path("review"), "is missing", "send it as the review has it"));
@@ -148,6 +161,7 @@ fn admitted(place: usize, admission: Admission) -> Result<audit::Admission, Prob
         request: some(request),
         status: status.and_then(|status| u16::try_from(status).ok()),
         reason: some(reason),
+        program: some(program),
     })
 }
 

@@ -29,10 +29,11 @@ pub async fn check_availability(
 ) -> Result<CheckAvailabilityResponse, Problem> {
     let namespace = &request.namespace;
     let sent = (request.manifest.as_str(), request.spec, request.template.as_ref());
-    let draft = templates::draft(&service, &caller, namespace, sent).await?;
+    // On the heap: each step around would hold a copy.
+    let draft = Box::pin(templates::draft(&service, &caller, namespace, sent)).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
-    let (found, cost) = of(&service, &caller, &draft, namespace).await?;
+    let (found, cost) = Box::pin(of(&service, &caller, &draft, namespace)).await?;
     Ok(message(found, cost))
 }
 
@@ -55,7 +56,7 @@ pub async fn of(
     );
     let (request, seen) = (request.unwrap_or_default(), seen?);
     let mut found = availability::availability(&request, namespace, &seen, Timestamp::now());
-    let missing = preflight::missing_references(&caller.client, namespace, &request.asked);
+    let missing = Box::pin(preflight::missing_references(&caller.client, namespace, &request.asked));
     found.add(tokio::time::timeout(PATIENCE, missing).await.unwrap_or_default());
     found.add(tenant.and_then(|tenant| standard::forbids(&tenant, &request.asked)).into_iter().collect());
     let cost = cost::estimate(&prices, &found.amounts, cost::model(&request.asked));

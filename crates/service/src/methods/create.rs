@@ -42,7 +42,8 @@ pub async fn create_job(
     let spec = request.spec.take();
     let namespace = &request.namespace;
     let sent = (request.manifest.as_str(), spec, request.template.as_ref());
-    let mut draft = templates::draft(&service, &caller, namespace, sent).await?;
+    // On the heap, as what is large below: each step around would hold a copy.
+    let mut draft = Box::pin(templates::draft(&service, &caller, namespace, sent)).await?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
     let creation = creation(&caller, &request.idempotency_key, &content);
@@ -58,13 +59,13 @@ pub async fn create_job(
         operation::about(draft.kind.plural(), &job.name_any(), None);
         return Ok(response(&job, warnings, request.dry_run));
     }
-    let (waits, availability) = checked(&service, &caller, &draft, &request).await?;
+    let (waits, availability) = Box::pin(checked(&service, &caller, &draft, &request)).await?;
     let dry_run = if request.dry_run { DryRun::Server } else { DryRun::No };
     let created = patiently(service.settings.admission, || async {
         let drafts = std::slice::from_ref(&draft);
         submit::create(&caller.client, namespace, drafts, dry_run).await.map_err(|(error, _)| error)
     });
-    let job = match (created.await, &creation) {
+    let job = match (Box::pin(created).await, &creation) {
         (Ok(mut created), _) => {
             created.pop().ok_or_else(|| Problem::unavailable("the cluster returned no job"))?
         }
@@ -78,8 +79,11 @@ pub async fn create_job(
         service.watches.learn(&job);
     }
     operation::about(draft.kind.plural(), &job.name_any(), None);
-    let advice =
-        if request.dry_run { advice::of_draft(&service, &caller, &draft, namespace).await } else { None };
+    let advice = if request.dry_run {
+        Box::pin(advice::of_draft(&service, &caller, &draft, namespace)).await
+    } else {
+        None
+    };
     Ok(CreateJobResponse { waits, availability, advice, ..response(&job, warnings, request.dry_run) })
 }
 

@@ -10,6 +10,7 @@ use jobs::detail::{self, Detail};
 use jobs::export::{self, Inexpressible};
 use jobs::view::health::{self, WorkerView};
 use jobs::{compare, delete, events, list, view};
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use plan::{Explanation, Stage, Step};
 
@@ -23,6 +24,7 @@ use crate::contract::{
 };
 use crate::filter::kind;
 use crate::identity::Caller;
+use crate::operation;
 use crate::problem::Problem;
 use crate::row::{self, actor, count, time, word};
 use crate::seen;
@@ -41,6 +43,7 @@ pub async fn get_job(
     let found = detail::detail(&caller.client, kind, &request.namespace, &request.name).await?;
     let Detail { description, explanation, steps, fixes } = found;
     let object = &description.object;
+    operation::shows(&object.resource_version().unwrap_or_default());
     let status = view::in_our_words(object).status.unwrap_or_default();
     let known = service.board.get(&(kind, request.namespace, request.name));
     let queue_position = known.and_then(|entry| entry.row.queue_position);

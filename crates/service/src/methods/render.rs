@@ -33,7 +33,8 @@ pub async fn render_job(
         None => build::blank(kind_named(&asked.kind)?),
     };
     // As when the job is created: the pods meet what the namespace enforces.
-    let restricted = request.restricted || service.restricts(&caller, request.kind, &asked.namespace).await?;
+    let restricted =
+        request.restricted || Box::pin(service.restricts(&caller, request.kind, &asked.namespace)).await?;
     let request = Request { restricted, ..request };
     Ok(RenderJobResponse {
         manifest: yaml(&build::manifest(&request)),

@@ -89,7 +89,7 @@ pub async fn draft(
         None => {
             // Another kind is a fault of the specification, which is reported with all others.
             let enforced = match spec.as_ref().and_then(|spec| kind(&spec.kind).ok()) {
-                Some(kind) => service.restricts(caller, kind, namespace).await?,
+                Some(kind) => Box::pin(service.restricts(caller, kind, namespace)).await?,
                 None => false,
             };
             let spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use service::Settings;
 use service::contract::{CreateJobRequest, JobSpec};
 use tokio::net::TcpListener;
 
-use crate::stage::{ADMIN, JANE, Stage, TEAM, call, job, request};
+use crate::stage::{ADMIN, JANE, JOE, PATIENCE, Stage, TEAM, call, job, request};
 
 const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
 
@@ -373,7 +374,105 @@ async fn a_job_in_a_namespace_that_enforces_restricted_meets_that_standard() {
     assert!(!made().await.contains("runAsNonRoot"));
     let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
     let label = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+    // A person who may create jobs may be unable to read the namespace.
+    let bindings: Api<RoleBinding> = Api::namespaced(stage.admin.clone(), TEAM);
+    bindings.delete("jane-views", &DeleteParams::default()).await.unwrap();
     namespaces.patch(TEAM, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    let rendered = async |token| {
+        let body = json!({ "spec": spec("resnet") });
+        let path = format!("/api/v1/namespaces/{TEAM}/render");
+        let rendered = stage.rest("POST", &path, token, Some(body)).await;
+        assert_eq!(rendered.status, 200, "{}", rendered.text);
+        rendered.json()["spec"]["restricted"] == true
+    };
+    let heard = async {
+        while !rendered(JANE).await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.expect("the service hears of the label");
     let manifest = made().await;
     assert!(manifest.contains("runAsNonRoot: true") && manifest.contains("allowPrivilegeEscalation: false"));
+    assert!(!rendered(JOE).await, "joe may do nothing in that namespace");
+}
+
+#[tokio::test]
+async fn a_dry_run_refuses_what_creation_refuses() {
+    let stage = Stage::new().await;
+    let answers = async |change: Value| {
+        let mut asked = spec("resnet");
+        asked.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let body = json!({ "spec": asked });
+        let dry = stage.rest("POST", &format!("{JOBS}?dryRun=true"), JANE, Some(body.clone())).await;
+        let path = format!("/api/v1/namespaces/{TEAM}/availability");
+        let available = stage.rest("POST", &path, JANE, Some(body.clone())).await.json();
+        let made = stage.rest("POST", JOBS, JANE, Some(body)).await;
+        (dry, available, made)
+    };
+    let (dry, available, made) = answers(json!({ "priority": "nosuch" })).await;
+    assert_eq!((dry.status, dry.json()["reason"].clone()), (422, json!("MissingReference")), "{}", dry.text);
+    assert_eq!((made.status, made.json()["detail"].clone()), (422, dry.json()["detail"].clone()));
+    assert_eq!((&available["available"], &available["start"]), (&json!(false), &json!("Refused")));
+
+    let (dry, _, made) = answers(json!({ "image": "Not An Image" })).await;
+    assert_eq!((dry.status, made.status), (422, 422), "{}", dry.text);
+    assert_eq!(dry.json()["fields"], made.json()["fields"]);
+
+    // A claim that is missing is waited for.
+    let claim = json!([{ "path": "/data", "claim": "nosuch" }]);
+    let (dry, available, made) = answers(json!({ "volumes": claim })).await;
+    assert_eq!((dry.status, made.status), (200, 200), "{}{}", dry.text, made.text);
+    assert_eq!(dry.json()["waits"], made.json()["waits"]);
+    assert_eq!((&available["findings"], &available["start"]), (&made.json()["waits"], &json!("Later")));
+    assert_eq!(made.json()["waits"][0]["reason"], "MissingReference");
+}
+
+#[tokio::test]
+async fn a_dry_run_says_that_the_namespace_would_refuse_the_pods_of_a_manifest() {
+    let stage = Stage::new().await;
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    let label = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+    namespaces.patch(TEAM, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    let waits = async || {
+        let body = json!({ "manifest": job("resnet").to_string() });
+        let dry = stage.rest("POST", &format!("{JOBS}?dryRun=true"), JANE, Some(body)).await;
+        assert_eq!(dry.status, 200, "{}", dry.text);
+        dry.json()["waits"].clone()
+    };
+    let heard = async {
+        loop {
+            let found = waits().await;
+            if found[0]["reason"] == "AdmissionRefused" {
+                return found[0]["message"].as_str().unwrap().to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let message = tokio::time::timeout(PATIENCE, heard).await.expect("the service hears of the label");
+    assert!(message.contains("\"restricted") && message.contains("runAsNonRoot"), "{message}");
+}
+
+#[tokio::test]
+async fn a_change_for_a_state_that_is_gone_is_not_made() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let path = format!("{JOBS}/mpijob/a");
+    let tag = async || stage.get(&path, JANE).await.headers["etag"].to_str().unwrap().to_owned();
+    let change = async |verb: &str, path: &str, tag: &str| {
+        let mut sent = request(verb, path, JANE, Some(json!({})));
+        sent.headers_mut().insert("if-match", tag.parse().unwrap());
+        stage.send(sent).await
+    };
+    let first = tag().await;
+    let refused = change("DELETE", &path, "\"nonsense\"").await;
+    assert_eq!((refused.status, refused.json()["reason"].clone()), (412, json!("PreconditionFailed")));
+    assert!(refused.json()["detail"].as_str().unwrap().contains(&first), "{}", refused.text);
+    let either = format!("\"0\", {first}");
+    assert_eq!(change("POST", &format!("{path}/suspend"), &either).await.status, 200);
+    assert_eq!(change("POST", &format!("{path}/resume"), &first).await.status, 412, "it was suspended since");
+    assert_eq!(change("POST", &format!("{path}/resume"), "*").await.status, 200);
+    assert_eq!(change("DELETE", &format!("{JOBS}/mpijob/nosuch"), &first).await.status, 404);
+    let template = format!("/api/v1/namespaces/{TEAM}/templates/t");
+    assert_eq!(change("DELETE", &template, &first).await.status, 412, "templates have no tags");
+    assert_eq!(change("DELETE", &path, &tag().await).await.status, 200);
 }
