@@ -3,13 +3,19 @@
 use jobs::{Action, Advice, JobRef, Kind};
 
 /// Fields of the containers, and the flags of `create` that set them: for Workers, and for the Launcher.
-const FLAGS: [(&str, &str, &str); 6] = [
+const FLAGS: [(&str, &str, &str); 12] = [
     ("limits.cpu", "--cpu", "--launcher-cpu"),
     ("limits.memory", "--memory", "--launcher-memory"),
     ("limits.nvidia.com/gpu", "--gpus", ""),
     ("requests.cpu", "--cpu", "--launcher-cpu"),
     ("requests.memory", "--memory", "--launcher-memory"),
     ("requests.nvidia.com/gpu", "--gpus", ""),
+    ("limits.amd.com/gpu", "--limit amd.com/gpu=…", ""),
+    ("requests.amd.com/gpu", "--limit amd.com/gpu=…", ""),
+    ("limits.gpu.intel.com/i915", "--limit gpu.intel.com/i915=…", ""),
+    ("requests.gpu.intel.com/i915", "--limit gpu.intel.com/i915=…", ""),
+    ("limits.gpu.intel.com/xe", "--limit gpu.intel.com/xe=…", ""),
+    ("requests.gpu.intel.com/xe", "--limit gpu.intel.com/xe=…", ""),
 ];
 /// What is before such a field in advice; in a path of a manifest, a dot is before that.
 const RESOURCES: &str = "resources.";
@@ -166,6 +172,10 @@ mod tests {
             (
                 "set resources.requests.nvidia.com/gpu of the Worker to at most 4",
                 "set --gpus (resources.requests.nvidia.com/gpu) of the Worker to at most 4",
+            ),
+            (
+                "set resources.limits.amd.com/gpu of the Worker to at most 4",
+                "set --limit amd.com/gpu=… (resources.limits.amd.com/gpu) of the Worker to at most 4",
             ),
             ("raise resources.limits.ephemeral-storage", "raise resources.limits.ephemeral-storage"),
             ("spec.containers[0].resources.limits.cpu: 10m", "spec.containers[0].resources.limits.cpu: 10m"),

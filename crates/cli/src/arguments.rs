@@ -2,6 +2,7 @@
 
 #[cfg(feature = "local")]
 mod local;
+mod reports;
 mod target;
 mod training;
 mod verbs;
@@ -21,6 +22,7 @@ pub use local::{
     ClusterOptions, Dashboard, Doctor, Down, ImageVerb, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList,
     NodeVerb, Role, Run, Status, Switch, Up, User,
 };
+pub use reports::{Advice, Audit, Capacity, NotificationVerb, PutRule, SumBy, Usage};
 pub use target::{Several, Target, read_words};
 pub use training::{
     Apply, Create, Delete, Describe, Diagnose, Diff, DryRun, Flags, Get, List, Logs, MpiFlavour, Top,

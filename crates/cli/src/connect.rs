@@ -98,29 +98,69 @@ fn connection(config: Config, namespace: Option<&str>) -> Result<Connection, Fai
 
 /// The configuration, and a note about its origin if that is not obvious.
 async fn configuration(global: &Global) -> Result<(Config, Option<String>), Failure> {
+    match origin(global)? {
+        Origin::Kubeconfig(selected) => Ok((selected.config().await?, selected.says)),
+        Origin::Pod(config) => Ok((*config, None)),
+    }
+}
+
+/// Where a configuration comes from.
+pub enum Origin {
+    /// A kubeconfig.
+    Kubeconfig(Box<Selected>),
+    /// The pod that this runs in.
+    Pod(Box<Config>),
+}
+
+/// A kubeconfig, and which of its contexts is meant.
+pub struct Selected {
+    /// The kubeconfig.
+    pub kubeconfig: Kubeconfig,
+    /// The context.
+    pub options: KubeConfigOptions,
+    /// What it is called in messages.
+    pub name: String,
+    /// A note about its origin if that is not obvious.
+    says: Option<String>,
+}
+
+impl Selected {
+    /// Returns the configuration of the context.
+    pub async fn config(&self) -> Result<Config, Failure> {
+        loaded(self.kubeconfig.clone(), &self.options, &self.name).await
+    }
+}
+
+/// Returns where the configuration comes from.
+pub fn origin(global: &Global) -> Result<Origin, Failure> {
     let settings = settings::current();
     let context = global.context.clone().or_else(|| settings.context.clone());
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let of_file = |file: &Path, says: Option<String>| {
+        let (kubeconfig, name) = read(file)?;
+        Ok(Origin::Kubeconfig(Box::new(Selected { kubeconfig, options: options.clone(), name, says })))
+    };
     if let Some(file) = &global.kubeconfig {
-        return Ok((from_file(file, &options).await?, None));
+        return of_file(file, None);
     }
-    if let Some(merged) = Kubeconfig::from_env().map_err(|error| unreadable("$KUBECONFIG", &error))? {
-        return Ok((loaded(merged, &options, "$KUBECONFIG").await?, None));
+    if let Some(kubeconfig) = Kubeconfig::from_env().map_err(|error| unreadable("$KUBECONFIG", &error))? {
+        let name = "$KUBECONFIG".to_owned();
+        return Ok(Origin::Kubeconfig(Box::new(Selected { kubeconfig, options, name, says: None })));
     }
     if let Some(file) = &settings.kubeconfig {
-        return Ok((from_file(file, &options).await?, None));
+        return of_file(file, None);
     }
     if let Some(file) = default_file().filter(|file| file.exists()) {
-        return Ok((from_file(&file, &options).await?, None));
+        return of_file(&file, None);
     }
     if let Ok(config) = Config::incluster() {
-        return Ok((config, None));
+        return Ok(Origin::Pod(Box::new(config)));
     }
     match Home::find().ok().filter(|home| State::read(home).is_some_and(|state| state.is_alive())) {
         Some(home) => {
             let says =
                 format!("no kubeconfig found: using the local cluster ({})", home.kubeconfig().display());
-            Ok((from_file(&home.kubeconfig(), &options).await?, Some(says)))
+            of_file(&home.kubeconfig(), Some(says))
         }
         None => Err(Failure::new(
             Class::Error,
@@ -137,13 +177,21 @@ fn default_file() -> Option<PathBuf> {
     std::env::home_dir().map(|home| home.join(".kube").join("config"))
 }
 
+#[cfg(feature = "local")]
 async fn from_file(file: &Path, options: &KubeConfigOptions) -> Result<Config, Failure> {
+    let (kubeconfig, name) = read(file)?;
+    loaded(kubeconfig, options, &name).await
+}
+
+/// Reads a kubeconfig; also returns its name.
+fn read(file: &Path) -> Result<(Kubeconfig, String), Failure> {
     let name = file.display().to_string();
     if !file.exists() {
         return Err(Failure::new(Class::Error, "Kubeconfig", format!("kubeconfig {name} not found")));
     }
-    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unreadable(&name, &error))?;
-    loaded(kubeconfig, options, &name).await
+    Kubeconfig::read_from(file)
+        .map(|kubeconfig| (kubeconfig, name.clone()))
+        .map_err(|error| unreadable(&name, &error))
 }
 
 async fn loaded(kubeconfig: Kubeconfig, options: &KubeConfigOptions, name: &str) -> Result<Config, Failure> {
@@ -160,7 +208,7 @@ async fn loaded(kubeconfig: Kubeconfig, options: &KubeConfigOptions, name: &str)
     Config::from_custom_kubeconfig(kubeconfig, options).await.map_err(|error| unreadable(name, &error))
 }
 
-fn unreadable(name: &str, error: &dyn std::error::Error) -> Failure {
+pub(crate) fn unreadable(name: &str, error: &dyn std::error::Error) -> Failure {
     let mut text = error.to_string();
     if let Some(source) =
         error.source().map(ToString::to_string).filter(|source| !text.contains(source.as_str()))
@@ -171,7 +219,7 @@ fn unreadable(name: &str, error: &dyn std::error::Error) -> Failure {
         .with_hint("choose another file with --kubeconfig, or another context with --context")
 }
 
-fn no_client(error: &client::Error) -> Failure {
+pub(crate) fn no_client(error: &client::Error) -> Failure {
     let reason = match error {
         client::Error::Client(_) => "Unreachable",
         client::Error::Proxy { .. } | client::Error::Token { .. } => "Kubeconfig",

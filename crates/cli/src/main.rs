@@ -20,6 +20,7 @@ mod settings;
 mod shown;
 mod table;
 mod training;
+mod training_service;
 mod usage;
 mod version;
 

@@ -220,6 +220,9 @@ pub struct ClusterOptions {
     /// Don't install the operator and its resources, to use another operator
     #[arg(long)]
     pub no_operator: bool,
+    /// Let notification rules send webhooks to this machine, also by http, to try a receiver
+    #[arg(long)]
+    pub local_webhooks: bool,
     /// Log every request to $ODH_HOME/audit.log: on, off
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "SWITCH", hide_possible_values = true)]
     pub audit: Switch,

@@ -13,6 +13,7 @@ use jobs::pick::Order;
 use k8s_openapi::api::core::v1::Toleration;
 use regex::Regex;
 
+use super::reports::{Advice, Audit, Capacity, NotificationVerb, Usage};
 use super::target::{Kind, Several, Target, read_words};
 use super::verbs::{
     Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, PortForward, Preflight,
@@ -88,6 +89,21 @@ pub enum TrainingVerb {
     Preflight(Preflight),
     /// Diagnose a failed launch from its saved output, without a cluster
     Diagnose(Diagnose),
+    /// Show what jobs used: GPU-hours, CPU-hours, memory and their costs
+    Usage(Usage),
+    /// Show what would fit on the nodes and in the queue, and when
+    Capacity(Capacity),
+    /// Show what programs should request, by what their former runs used
+    Advice(Advice),
+    /// Show who did what with jobs
+    Audit(Audit),
+    /// Notify people and programs of changes of jobs
+    #[command(visible_alias = "notification", arg_required_else_help = true)]
+    Notifications {
+        /// What to do.
+        #[command(subcommand)]
+        verb: NotificationVerb,
+    },
 }
 
 impl TrainingVerb {
@@ -122,6 +138,11 @@ impl TrainingVerb {
             TrainingVerb::Templates { verb } => verb.output(),
             TrainingVerb::Preflight(preflight) => preflight.output,
             TrainingVerb::Diagnose(diagnose) => diagnose.output,
+            TrainingVerb::Usage(usage) => usage.output,
+            TrainingVerb::Capacity(capacity) => capacity.output,
+            TrainingVerb::Advice(advice) => advice.output,
+            TrainingVerb::Audit(audit) => audit.output,
+            TrainingVerb::Notifications { verb } => verb.output(),
         }
     }
 }

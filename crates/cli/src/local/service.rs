@@ -17,9 +17,7 @@ use super::roles;
 use super::state::{ServiceState, write_private};
 use crate::arguments::ClusterOptions;
 use crate::failure::Failure;
-
-/// The extension of a kubeconfig's cluster that says where its training service is.
-const EXTENSION: &str = "training.opendatahub.io/service";
+use crate::training_service::EXTENSION;
 
 /// Starts the service at the last port used, or any free one; returns what its clients need.
 pub async fn start(
@@ -42,6 +40,7 @@ pub async fn start(
     let own = cluster.client_of(roles::service());
     let url = service::store_url(up.store_url_file.as_deref()).map_err(|error| did_not_start(&error))?;
     let keep = url.map_or_else(|| Keep::in_folder(&folder), Keep::in_postgres);
+    let keep = if up.local_webhooks { keep.with_local_webhooks() } else { keep };
     let settings = Settings { asks_nodes: true, ..Settings::default() };
     let service = Service::start(&own, &cluster.client_of_credentials(), settings, &keep, shutdown);
     audit.begin(&service);

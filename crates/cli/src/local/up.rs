@@ -169,6 +169,9 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
     if up.no_operator {
         flags.push("--no-operator".to_owned());
     }
+    if up.local_webhooks {
+        flags.push("--local-webhooks".to_owned());
+    }
     flags.extend(up.store_url_file.iter().map(|file| format!("--store-url-file={}", file.display())));
     flags.extend(up.images.iter().map(|(name, directory)| format!("--image={name}={}", directory.display())));
     flags

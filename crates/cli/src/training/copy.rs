@@ -2,7 +2,9 @@
 //!
 //! An archive from a pod is not trusted: only files and folders are unpacked, and nothing outside of the destination.
 
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use jobs::Class;
@@ -213,13 +215,25 @@ fn unpack(stream: impl Read, into: &Path) -> io::Result<usize> {
             if let Some(folder) = place.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            entry.unpack(&place)?;
+            write(&mut entry, &place)?;
         } else {
             continue;
         }
         count += 1;
     }
     Ok(count)
+}
+
+/// Writes a file of an archive in place of what is there, with the archive's permissions as far as this user's umask permits,
+/// and never with those that change the user.
+fn write(entry: &mut tar::Entry<'_, impl Read>, place: &Path) -> io::Result<()> {
+    match std::fs::remove_file(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mode = entry.header().mode()? & 0o777;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(place)?;
+    io::copy(entry, &mut file).map(drop)
 }
 
 async fn upload(
@@ -318,6 +332,24 @@ mod tests {
         }
         let failure = refused(2, "tar: a: Cannot open: Permission denied", Some("/a"));
         assert_eq!(failure.message, "tar in the pod ended with 2: tar: a: Cannot open: Permission denied");
+    }
+
+    #[test]
+    fn a_file_has_no_more_permissions_than_one_that_this_user_creates() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        header.set_mode(0o4777);
+        archive.append_data(&mut header, "tool", &b"!"[..]).unwrap();
+        let bytes = archive.into_inner().unwrap();
+        let place = folder.path().join("tool");
+        let own = std::fs::OpenOptions::new().create(true).append(true).mode(0o777).open(&place).unwrap();
+        let wanted = own.metadata().unwrap().permissions().mode();
+        unpack(&bytes[..], &place).unwrap();
+        assert_eq!(std::fs::metadata(&place).unwrap().permissions().mode(), wanted);
+        assert_eq!(std::fs::read(&place).unwrap(), b"!");
     }
 
     #[test]

@@ -17,7 +17,9 @@ mod export;
 mod forward;
 mod get;
 mod logs;
+mod notifications;
 mod preflight;
+mod reports;
 mod rerun;
 mod rows;
 mod runtimes;
@@ -81,6 +83,11 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Templates { verb } => templates::run(console, global, verb).await,
         TrainingVerb::SupportBundle(bundle) => bundle::run(console, global, bundle).await,
         TrainingVerb::Preflight(preflight) => preflight::run(console, global, preflight).await,
+        TrainingVerb::Usage(usage) => reports::usage(console, global, usage).await,
+        TrainingVerb::Capacity(capacity) => reports::capacity(console, global, capacity).await,
+        TrainingVerb::Advice(advice) => reports::advice(console, global, advice).await,
+        TrainingVerb::Audit(audit) => reports::audit(console, global, audit).await,
+        TrainingVerb::Notifications { verb } => notifications::run(console, global, verb).await,
     }
 }
 

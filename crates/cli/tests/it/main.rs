@@ -9,6 +9,7 @@ mod kubectl;
 mod many_logs;
 mod odh;
 mod proxies;
+mod reports;
 mod running;
 mod shells;
 mod table;

@@ -262,8 +262,10 @@ async fn a_log_that_is_followed_says_once_what_the_job_waits_for() {
         stage.output(&[("pi-launcher-x", 5, "a")]);
         stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
         stage.status("pi", json!({ "phase": "Succeeded" })).await;
-        let rest = logs.map(Result::unwrap).collect::<Vec<Item>>();
-        let rest = tokio::time::timeout(PATIENCE, rest).await.unwrap();
+        let mut rest = Vec::new();
+        while let Some(item) = tokio::time::timeout(PATIENCE, logs.next()).await.unwrap() {
+            rest.push(item.unwrap());
+        }
         let notes: Vec<_> = rest.iter().filter(|item| matches!(item, Item::Note(_))).collect();
         assert!(notes.is_empty(), "{notes:?}");
         assert!(matches!(rest.last(), Some(Item::Line { text, .. }) if text == "a"), "{rest:?}");

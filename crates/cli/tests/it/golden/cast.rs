@@ -107,6 +107,10 @@ pub fn jobs() -> Vec<Value> {
     let succeeded = json!({"phase": "Succeeded", "startTime": time(40), "completionTime": time(59),
         "workers": {"running": 0, "pending": 0, "failed": 0, "of": 2},
         "conditions": [created(), condition("Succeeded", "True", "MPIJobSucceeded", "MPIJob successfully completed")]});
+    let alone = json!({"phase": "Succeeded", "startTime": time(40), "completionTime": time(59),
+        "workers": {"running": 0, "pending": 0, "failed": 0, "of": 2},
+        "conditions": [created(), condition("WorldVerified", "False", "Collapsed",
+            "ranks were started on alone-worker-0 only, though the job has 2 Workers")]});
     let running = json!({"phase": "Running", "startTime": time(1), "workers": {"running": 2, "pending": 0, "failed": 0, "of": 2},
         "conditions": [created(), condition("Running", "True", "MPIJobRunning", "MPIJob is running")]});
     let stalled = json!({"phase": "Running", "startTime": time(1), "workers": {"running": 2, "pending": 0, "failed": 0, "of": 2},
@@ -129,6 +133,7 @@ pub fn jobs() -> Vec<Value> {
     secretive["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "WANDB_API_KEY", "value": "not-for-others"}, {"name": "LR", "value": "0.1"}]);
     vec![
+        job("alone", 2, "nlp", alone),
         job("bert", 2, "nlp", out_of_memory),
         repeated,
         queued,
