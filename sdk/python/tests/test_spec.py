@@ -35,7 +35,18 @@ from openshift_ai.training import (
 from openshift_ai.training import _models as models
 from openshift_ai.training._checks import STARTERS, faults
 from openshift_ai.training._request import body
-from openshift_ai.training._spec import JobFields, PodFields, PodSpec, ShortFields, SpecFields, made
+from openshift_ai.training._spec import (
+    GPU_SUFFIX,
+    INTEL_GPUS,
+    NVIDIA_GPU,
+    JobFields,
+    PodFields,
+    PodSpec,
+    ShortFields,
+    SpecFields,
+    is_gpu,
+    made,
+)
 
 REPOSITORY = Path(__file__).parents[3]
 BASE: dict[str, Any] = {"name": "resnet", "image": IMAGE, "command": ["python", "/train.py"]}
@@ -247,6 +258,26 @@ def test_the_programs_that_start_ranks_are_those_of_the_service() -> None:
     listed = re.search(r"pub const STARTERS: [^=]+= \[([^\]]+)\]", source)
     assert listed
     assert set(re.findall(r'"([^"]+)"', listed[1])) == STARTERS
+
+
+def test_the_resources_that_are_gpus_are_those_of_the_service() -> None:
+    source = (REPOSITORY / "crates/semantics/src/gpus.rs").read_text()
+    for name, ours in (("NVIDIA_GPU", NVIDIA_GPU), ("GPU_SUFFIX", GPU_SUFFIX)):
+        assert re.findall(rf'pub const {name}: &str = "([^"]+)"', source) == [ours]
+    listed = re.search(r"pub const INTEL_GPUS: [^=]+= \[([^\]]+)\]", source)
+    assert listed
+    assert set(re.findall(r'"([^"]+)"', listed[1])) == INTEL_GPUS
+    # The cases of the service's own test.
+    cases = re.findall(r'\("([a-z0-9./_-]+)", (true|false)\)', source)
+    assert len(cases) >= 7
+    assert [(name, is_gpu(name)) for name, _ in cases] == [(name, expected == "true") for name, expected in cases]
+
+
+def test_gpus_of_every_vendor_get_a_rank_each() -> None:
+    limits = {"gpu.intel.com/xe": "2", "amd.com/gpu": "1", "gpu.intel.com/i915_monitoring": "1", "cpu": "8"}
+    spec = spec_of({"worker_spec": WorkerSpec(resources=Resources(limits=limits))})
+    assert (spec.gpus_per_worker, spec.slots_per_worker) == (3, 3)
+    assert spec_of({}).slots_per_worker == 1
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 NVIDIA_GPU = "nvidia.com/gpu"
-#: Resources that are GPUs, each of which gets a rank.
-GPUS = (NVIDIA_GPU, "amd.com/gpu")
+#: The suffix of a vendor's GPUs, after its name: `nvidia.com/gpu`, `amd.com/gpu`.
+GPU_SUFFIX = "/gpu"
+#: The resources of Intel's device plugin, one for each kernel driver.
+INTEL_GPUS = frozenset({"gpu.intel.com/i915", "gpu.intel.com/xe"})
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is a GPU of any vendor, each of which gets a rank. The service has the same rule."""
+    return resource.endswith(GPU_SUFFIX) or resource in INTEL_GPUS
 
 
 class Spec(BaseModel):
@@ -443,7 +450,7 @@ class MPIJobSpec(Spec):
     def gpus_per_worker(self) -> int:
         """GPUs of each Worker."""
         limits = self.worker_spec.resources.limits
-        return sum(int(limits[name]) for name in GPUS if limits.get(name, "").isdecimal())
+        return sum(int(amount) for name, amount in limits.items() if is_gpu(name) and amount.isdecimal())
 
     def with_changes(self, **fields: Unpack[JobFields]) -> MPIJobSpec:
         """A copy with other values: fields, or `workers`, `gpus_per_worker`, `cpu_per_worker`, `memory_per_worker`."""
