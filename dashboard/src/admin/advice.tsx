@@ -6,7 +6,7 @@ import { Link } from "react-router-dom";
 import { ask, client, type Schemas } from "../api/client";
 import { DataTable } from "../components/data-table";
 import { ErrorAlert, LoadingLines } from "../components/states";
-import { bytes, number, parseQuantity } from "../format/quantity";
+import { bytes, number, quantityText } from "../format/quantity";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
@@ -128,6 +128,5 @@ function NewestRun({ program: { namespace, kind, runs } }: { program: Program })
 }
 
 function amount({ resource }: AdviceLine, quantity: string): string {
-  const value = parseQuantity(quantity) ?? 0;
-  return resource === "memory" ? bytes(value) : number(value);
+  return quantityText(quantity, resource === "memory" ? bytes : number);
 }

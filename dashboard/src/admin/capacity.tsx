@@ -8,8 +8,7 @@ import { ask, client, type Schemas } from "../api/client";
 import { DataTable } from "../components/data-table";
 import { Facts } from "../components/facts";
 import { ErrorAlert, LoadingLines } from "../components/states";
-import { FindingAlert } from "../create/totals";
-import { bytes, number, parseQuantity } from "../format/quantity";
+import { amountsText, FindingAlert } from "../create/totals";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
 
@@ -122,8 +121,8 @@ const looks = { Now: "success", Later: "info", Never: "warning", Refused: "dange
 function AnswerPart({ answer }: { answer: Answer }) {
   const { start = "Unknown", wait, findings, queue } = answer;
   const facts: [string, ReactNode][] = [
-    [text.requested, amounts(answer.requested)],
-    [text.free, amounts(answer.free)],
+    [text.requested, answer.requested && amountsText(answer.requested)],
+    [text.free, answer.free && amountsText(answer.free)],
     [text.now, answer.workersNow],
     [text.atMost, answer.workersAtMost],
     [text.inQueue(queue?.name ?? ""), answer.workersInQueue],
@@ -143,12 +142,6 @@ function AnswerPart({ answer }: { answer: Answer }) {
       <Nodes answer={answer} />
     </section>
   );
-}
-
-function amounts(resources: Schemas["Resources"] | undefined): string | undefined {
-  if (!resources) return undefined;
-  const { gpus, cpu = "0", memory = "0" } = resources;
-  return messages.create.quota.amounts(gpus, number(parseQuantity(cpu) ?? 0), bytes(parseQuantity(memory) ?? 0));
 }
 
 function Nodes({ answer: { nodes, nodesWithRoom } }: { answer: Answer }) {

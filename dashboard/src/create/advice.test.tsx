@@ -23,6 +23,7 @@ test("the highest use is shown as far as it is known", () => {
     ["CPU of a Worker", "at most 1.5, 0.5 on average"],
   ]);
   expect(linesOf({ role: "Launcher", memory: { verdict: "Unknown" } })).toEqual([]);
+  expect(linesOf({ role: "Launcher", cpu: { peak: "200m" } })).toEqual([["CPU of a Launcher", "at most 0.2"]]);
 });
 
 test("a better amount is requested where the person requests one, else it is the most that a pod may use", () => {

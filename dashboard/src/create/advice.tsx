@@ -4,7 +4,7 @@ import { Button, Card, CardBody, CardTitle, FormHelperText, HelperText, HelperTe
 import { Link } from "react-router-dom";
 import type { Schemas } from "../api/client";
 import { Facts } from "../components/facts";
-import { bytes, number, parseQuantity } from "../format/quantity";
+import { bytes, number, quantityText } from "../format/quantity";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
 import { setAt, textAt, type Update } from "./fields";
@@ -78,10 +78,11 @@ export function AdviceCard({ program }: { program: Program }) {
 /** The highest use of each resource of a role, as far as it is known. */
 export function linesOf({ role = "", memory, cpu, meanCpu }: Schemas["RoleAdvice"]): [string, string][] {
   const lines: [string, string][] = [];
-  if (memory?.peak) lines.push([text.memory(role), text.atMost(bytes(parseQuantity(memory.peak) ?? 0))]);
+  if (memory?.peak) lines.push([text.memory(role), text.atMost(quantityText(memory.peak, bytes))]);
   if (cpu?.peak) {
-    const mean = number(parseQuantity(meanCpu ?? "") ?? 0);
-    lines.push([text.cpu(role), text.atMostAndMean(number(parseQuantity(cpu.peak) ?? 0), mean)]);
+    const peak = quantityText(cpu.peak, number);
+    const use = meanCpu ? text.atMostAndMean(peak, quantityText(meanCpu, number)) : text.atMost(peak);
+    lines.push([text.cpu(role), use]);
   }
   return lines;
 }

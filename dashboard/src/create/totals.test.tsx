@@ -1,7 +1,7 @@
 import { render, screen } from "@testing-library/react";
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client";
-import { QuotaCard, TotalsCard } from "./totals";
+import { amountsText, QuotaCard, TotalsCard } from "./totals";
 
 function show(start: string | undefined) {
   const answer = { waits: [], availability: start && { start } } as unknown as Schemas["CreateJobResponse"];
@@ -28,4 +28,12 @@ test("what a job requests is unknown until the service has counted it, never 0",
   expect(screen.getAllByText("unknown")).toHaveLength(3);
   rerender(<TotalsCard requested={{ gpus: 32, cpu: "1500m", memory: "" }} />);
   expect(["32", "1.5", "not set"].map((one) => screen.getAllByText(one).length)).toEqual([1, 1, 1]);
+});
+
+test("an amount that cannot be read is shown as it came, and one that was not sent is unknown, never 0", () => {
+  const { container } = render(<TotalsCard requested={{ gpus: 1, cpu: "12x", memory: "1Ei" }} />);
+  const values = [...container.querySelectorAll("dd")].map((value) => value.textContent);
+  expect(values).toEqual(["1", "12x", "1\u00a0EiB"]);
+  expect(amountsText({ gpus: 0, cpu: "0", memory: "16GB" })).toBe("0 GPUs, 0 CPUs, 16GB");
+  expect(amountsText({ gpus: 2, cpu: "" })).toBe("2 GPUs, unknown CPUs, unknown memory");
 });

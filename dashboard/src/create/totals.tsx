@@ -6,7 +6,7 @@ import type { Finding, Schemas } from "../api/client";
 import { hasCode } from "../api/problem";
 import { Facts } from "../components/facts";
 import { describeError } from "../components/states";
-import { bytes, number, parseQuantity } from "../format/quantity";
+import { bytes, number, quantityText } from "../format/quantity";
 import { messages } from "../messages";
 import type { Check } from "./check";
 
@@ -15,7 +15,7 @@ const text = messages.create;
 /** What all pods request, as the service counts it: unknown until it has, never 0. */
 export function TotalsCard({ requested }: { requested: Schemas["Resources"] | undefined }) {
   const amount = (quantity: string | undefined, show: (value: number) => string) =>
-    quantity ? show(parseQuantity(quantity) ?? 0) : text.totals.none;
+    quantity ? quantityText(quantity, show) : text.totals.none;
   const rows: [string, string][] = [
     [text.totals.gpus, requested ? number(requested.gpus) : text.totals.unknown],
     [text.totals.cpu, requested ? amount(requested.cpu, number) : text.totals.unknown],
@@ -91,13 +91,19 @@ function Start({ start }: { start: string | undefined }) {
   );
 }
 
-function Amounts({ title, amounts: { gpus, cpu, memory } }: { title: string; amounts: Schemas["Resources"] }) {
+function Amounts({ title, amounts }: { title: string; amounts: Schemas["Resources"] }) {
   return (
     <p>
-      <strong>{title}</strong>{" "}
-      {text.quota.amounts(gpus, number(parseQuantity(cpu ?? "0") ?? 0), bytes(parseQuantity(memory ?? "0") ?? 0))}
+      <strong>{title}</strong> {amountsText(amounts)}
     </p>
   );
+}
+
+/** `2 GPUs, 1.5 CPUs, 64 GiB`; what the service did not send is unknown, never 0. */
+export function amountsText({ gpus, cpu, memory }: Schemas["Resources"]): string {
+  const amount = (quantity: string | undefined, show: (value: number) => string) =>
+    quantity ? quantityText(quantity, show) : undefined;
+  return text.quota.amounts(gpus, amount(cpu, number), amount(memory, bytes));
 }
 
 /** What blocks a job, and what to do. */

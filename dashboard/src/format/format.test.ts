@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { money } from "./money";
-import { axisNumber, bytes, parseQuantity } from "./quantity";
+import { axisNumber, bytes, number, parseQuantity, quantityText } from "./quantity";
 import { ago, duration } from "./time";
 import { sentence } from "./words";
 
@@ -21,23 +21,42 @@ describe("times", () => {
 
 describe("quantities", () => {
   test("are read as Kubernetes reads them", () => {
-    expect(["500m", "4", "0.5", "32Gi", "1e3", "2k"].map(parseQuantity)).toEqual([
-      0.5,
-      4,
-      0.5,
-      32 * 2 ** 30,
-      1000,
-      2000,
-    ]);
+    for (const [text, expected] of [
+      ["500m", 0.5],
+      ["4", 4],
+      ["+.5", 0.5],
+      ["5.", 5],
+      ["32Gi", 32 * 2 ** 30],
+      ["2k", 2000],
+      ["100u", 0.0001],
+      ["5n", 5e-9],
+      ["-1P", -1e15],
+      ["1E", 1e18],
+      ["1Ei", 2 ** 60],
+      ["1e3", 1000],
+      ["12E-1", 1.2],
+    ] as const)
+      expect(parseQuantity(text), text).toBe(expected);
   });
 
   test("that are none are no number", () => {
-    expect(["", "x", "4 Gi", "4GB", "--1"].map(parseQuantity)).toEqual(Array(5).fill(undefined));
+    const texts = ["", "x", "4 Gi", " 4", "4GB", "--1", "1K", "1e3Ki", "1e", "1e999", "1toString"];
+    for (const text of texts) expect(parseQuantity(text), text).toBeUndefined();
   });
 
   test("of memory are shown in the largest unit", () => {
     expect(bytes(128 * 2 ** 30)).toBe("128\u00a0GiB");
     expect(bytes(1.5 * 2 ** 20)).toBe("1.5\u00a0MiB");
+    expect(bytes(2 ** 61)).toBe("2\u00a0EiB");
+  });
+
+  test("that cannot be read are shown as they came, never as 0", () => {
+    expect(["1500m", "250u", "lots", "0"].map((text) => quantityText(text, number))).toEqual([
+      "1.5",
+      "0.00025",
+      "lots",
+      "0",
+    ]);
   });
 });
 

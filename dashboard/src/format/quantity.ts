@@ -1,30 +1,31 @@
 // Kubernetes quantities (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/): read, multiply, show.
 
-const factors: Record<string, number> = {
-  "": 1,
-  m: 1e-3,
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  T: 1e12,
-  P: 1e15,
-  Ki: 2 ** 10,
-  Mi: 2 ** 20,
-  Gi: 2 ** 30,
-  Ti: 2 ** 40,
-  Pi: 2 ** 50,
-};
+/** Powers of ten of the decimal suffixes. */
+const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+/** Powers of two of the binary suffixes. */
+const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
-/** The number that a quantity is, undefined if it is none. */
+/** The number that a quantity is, undefined if it is none. A number has a suffix or an exponent, not both. */
 export function parseQuantity(text: string): number | undefined {
-  const match = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]*)$/.exec(text.trim());
-  const factor = match ? factors[match[2] ?? ""] : undefined;
-  return match && factor !== undefined ? Number(match[1]) * factor : undefined;
+  const [, digits = "", exponent, suffix = ""] =
+    /^([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([a-zA-Z]*))$/.exec(text) ?? [];
+  if (!digits) return undefined;
+  if (Object.hasOwn(binary, suffix)) return Number(digits) * 2 ** (binary[suffix] ?? 0);
+  const power = exponent ?? (Object.hasOwn(decimal, suffix) ? decimal[suffix] : undefined);
+  // Rounded once: 100 times 1e-6 would be 0.00009999999999999999.
+  const value = power === undefined ? Number.NaN : Number(`${digits}e${power}`);
+  return Number.isFinite(value) ? value : undefined;
+}
+
+/** A quantity as `show` writes its number. A text that is no quantity is shown as it came, never as 0. */
+export function quantityText(text: string, show: (value: number) => string): string {
+  const value = parseQuantity(text);
+  return value === undefined ? text : show(value);
 }
 
 /** `64 GiB`, `512 MiB`: the largest unit that keeps the number at 1 or more. A line does not break before the unit. */
 export function bytes(value: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let rest = value;
   let unit = 0;
   while (rest >= 1024 && unit < units.length - 1) {

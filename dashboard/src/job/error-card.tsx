@@ -23,7 +23,7 @@ import { Fragment, useState } from "react";
 import { Link } from "react-router-dom";
 import type { Fix, Job } from "../api/client";
 import { ErrorAlert } from "../components/states";
-import { bytes, parseQuantity } from "../format/quantity";
+import { bytes, quantityText } from "../format/quantity";
 import { duration } from "../format/time";
 import { sentence } from "../format/words";
 import { cloneAddress } from "../jobs/actions";
@@ -196,8 +196,7 @@ function Actions({ fix, jobRef, mayCreate }: Pick<Props, "jobRef" | "mayCreate">
 
 function label({ kind, role = "", proposed = "" }: Fix): string {
   const words = messages.job.fix;
-  const quantity = parseQuantity(proposed);
-  if (kind === "memory") return words.memory(quantity === undefined ? proposed : bytes(quantity), role);
+  if (kind === "memory") return words.memory(quantityText(proposed, bytes), role);
   if (kind === "deadline") return words.deadline(duration(Number(proposed)));
   if (kind === "workers") return words.workers(proposed);
   return words.image;

@@ -357,7 +357,7 @@ export const create = {
     freeNow: "Free now:",
     freeInQueue: (queue: string) => `Free in the queue ${queue}:`,
     cost: "Cost:",
-    amounts: (gpus: number, cpu: string, memory: string) => `${gpus} GPUs, ${cpu} CPUs, ${memory}`,
+    amounts: (gpus: number, cpu = "unknown", memory = "unknown memory") => `${gpus} GPUs, ${cpu} CPUs, ${memory}`,
   },
   advice: {
     title: "Former runs",
