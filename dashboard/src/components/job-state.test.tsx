@@ -42,4 +42,10 @@ describe("the state of a job", () => {
     const row = (ended: boolean) => ({ ended, workers: { running: 2, pending: 1, failed: 0, of: 3 } }) as JobRow;
     expect([workersText(row(false)), workersText(row(true))]).toEqual(["2/3 Running, 1 Pending", "3 Workers"]);
   });
+
+  test("has the counts of Workers that the service sends", () => {
+    const text = (running: number, pending: number, failed: number) =>
+      workersText({ ended: false, workers: { running, pending, failed, of: 8 } } as JobRow);
+    expect([text(0, 0, 0), text(5, 2, 1)]).toEqual(["0/8 Running", "5/8 Running, 2 Pending, 1 Failed"]);
+  });
 });

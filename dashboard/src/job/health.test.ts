@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { Job } from "../api/client";
-import { countBy, workersOf } from "./health";
+import { countBy, stateText, workersOf } from "./health";
 
 const job = {
   pods: [
     { name: "pi-launcher-x", role: "Launcher" },
-    { name: "pi-worker-1", role: "Worker", state: "Running" },
+    { name: "pi-worker-1", role: "Worker", state: "Running", health: "running" },
   ],
   workerList: [
     { index: 0, health: "gone" },
@@ -23,6 +23,15 @@ describe("the Workers of a job", () => {
       [2, "failed", undefined, "OutOfMemory"],
       [3, "thawing", undefined, ""],
     ]);
+  });
+
+  test("that failed while their pods run on are not called running", () => {
+    const pods = [{ name: "pi-worker-0", role: "Worker", state: "Running", health: "running" }];
+    const stateOf = (state: string) => {
+      const workerList = [{ index: 0, health: "failed", pod: "pi-worker-0", state }];
+      return workersOf({ pods, workerList } as unknown as Job).map(stateText);
+    };
+    expect([stateOf("Running"), stateOf("OutOfMemory")]).toEqual([["Failed"], ["OutOfMemory"]]);
   });
 
   test("are counted, those of a health that is not known too", () => {

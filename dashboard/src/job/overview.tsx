@@ -5,7 +5,7 @@ import { useId, useState } from "react";
 import { messages } from "../messages";
 import { AttemptsCard } from "./attempts-card";
 import { ErrorCard } from "./error-card";
-import { workersOf } from "./health";
+import { stateText, workersOf } from "./health";
 import { PhasesBar } from "./phases-bar";
 import { PodDetails } from "./pod-details";
 import type { JobTab } from "./tab";
@@ -103,6 +103,7 @@ function WorkersCard({ job, jobRef, manifest, events }: WorkersProps) {
                   key={worker.pod.name}
                   jobRef={jobRef}
                   pod={worker.pod}
+                  state={stateText(worker)}
                   manifest={manifest}
                   events={events}
                   heading="h4"

@@ -27,15 +27,23 @@ import { addressOf, type JobEvent, type Ref } from "./use-job";
 const text = messages.job.workers;
 const lastLines = 12;
 
-type Props = { jobRef: Ref; pod: Pod; manifest: Manifest; events: readonly JobEvent[]; heading: "h2" | "h3" | "h4" };
+type Props = {
+  jobRef: Ref;
+  pod: Pod;
+  /** The state of the pod, or of its Worker. */
+  state: string;
+  manifest: Manifest;
+  events: readonly JobEvent[];
+  heading: "h2" | "h3" | "h4";
+};
 
-export function PodDetails({ jobRef, pod, manifest, events, heading: Heading }: Props) {
+export function PodDetails({ jobRef, pod, state, manifest, events, heading: Heading }: Props) {
   const own = events.filter((event) => event.object === `pod/${pod.name}`);
   const isLauncher = pod.role === "Launcher";
   const logs = isLauncher ? "" : `?from=${pod.index ?? 0}`;
   return (
     <div className="job-details">
-      <PodFacts pod={pod} manifest={manifest} />
+      <PodFacts pod={pod} state={state} manifest={manifest} />
       <Heading className="job-subtitle">{text.lastWords}</Heading>
       <LastWords jobRef={jobRef} pod={pod} />
       <p>
@@ -63,11 +71,11 @@ function logsPath({ namespace, kind, name }: Ref): string {
   return `/jobs/${encodeURIComponent(namespace)}/${kind}/${encodeURIComponent(name)}/logs`;
 }
 
-function PodFacts({ pod, manifest }: { pod: Pod; manifest: Manifest }) {
+function PodFacts({ pod, state, manifest }: Pick<Props, "pod" | "state" | "manifest">) {
   const role = roleOf(manifest, pod.role);
   const ranks = pod.role === "Launcher" ? undefined : ranksOf(manifest, pod.index);
   const facts: [string, React.ReactNode][] = [
-    [text.columns.state, pod.state],
+    [text.columns.state, state],
     [text.waitsFor, pod.waitsFor && readable(pod.waitsFor)],
     [text.columns.node, pod.node],
     [text.columns.gpus, pod.gpus || undefined],

@@ -14,6 +14,7 @@ const entry = (index: number | undefined, change: Partial<Pod> = {}, health: Ent
     ...change,
   },
   health,
+  state: change.state ?? "",
   exists: true,
 });
 const order = (entries: Entry[], ...by: Parameters<typeof comparePods>) =>

@@ -1,21 +1,24 @@
 // The order of pods in the table, and which of them a search finds.
 
 import type { Job, Pod } from "../api/client";
-import { type Health, healths, workersOf } from "./health";
+import { type Health, healths, stateText, workersOf } from "./health";
 
 export const columns = ["pod", "state", "node", "gpus", "memory", "ranks", "restarts", "exitCode", "age"] as const;
 export type Column = (typeof columns)[number];
-export type Entry = { pod: Pod; health: Health; exists: boolean };
+export type Entry = { pod: Pod; health: Health; state: string; exists: boolean };
 
 /** A row for each pod, and for each Worker whose pod is gone or does not exist yet. */
 export function entriesOf(job: Job, nameOf: (index: number) => string): Entry[] {
   const launchers = job.pods.filter((pod) => pod.role === "Launcher");
   const workers = workersOf(job).map(({ index, health, pod, state }): Entry => {
-    if (pod) return { pod, health, exists: true };
-    const missing = { name: nameOf(index), role: "Worker", index, state, ready: false, restarts: 0, gpus: 0 };
-    return { pod: missing, health, exists: false };
+    const missing = { name: nameOf(index), role: "Worker", index, ready: false, restarts: 0, gpus: 0 };
+    return { pod: pod ?? missing, health, state, exists: pod !== undefined };
   });
-  return [...launchers.map((pod): Entry => ({ pod, health: pod.health ?? "waiting", exists: true })), ...workers];
+  const ofLauncher = (pod: Pod): Entry => {
+    const { health = "waiting", state = "" } = pod;
+    return { pod, health, state, exists: true };
+  };
+  return [...launchers.map(ofLauncher), ...workers];
 }
 
 /** The Launcher first, then Workers by number; a pod without a value is last, whichever the direction. */
@@ -42,8 +45,11 @@ function index({ pod }: Pick<Entry, "pod">): number {
   return pod.role === "Launcher" ? -1 : (pod.index ?? 0);
 }
 
-export function matchesPod({ pod, health }: Entry, search: string, wanted: Health | undefined): boolean {
+export function matchesPod({ pod, health, state }: Entry, search: string, wanted: Health | undefined): boolean {
   if (wanted && health !== wanted) return false;
   const words = search.trim().toLowerCase();
-  return !words || [pod.name, pod.node, pod.state, pod.waitsFor].some((text) => text?.toLowerCase().includes(words));
+  return (
+    !words ||
+    [pod.name, pod.node, stateText({ health, state }), pod.waitsFor].some((text) => text?.toLowerCase().includes(words))
+  );
 }

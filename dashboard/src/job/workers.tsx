@@ -21,7 +21,7 @@ import { useSearchParams } from "react-router-dom";
 import { NothingHere } from "../components/states";
 import { Age } from "../components/time";
 import { messages } from "../messages";
-import { countBy, type Health, healths, workersOf } from "./health";
+import { countBy, type Health, healths, stateText, workersOf } from "./health";
 import { type Manifest, ranksOf, roleOf } from "./manifest";
 import { PodDetails } from "./pod-details";
 import { type Column, columns, comparePods, type Entry, entriesOf, matchesPod } from "./pod-table";
@@ -54,7 +54,7 @@ export function Workers({ job, jobRef, manifest, live }: JobTab) {
   const workers = workersOf(job);
   const entries = entriesOf(job, text.name);
   const shown = entries.filter((entry) => matchesPod(entry, search, health));
-  const chosenPod = job.pods.find((pod) => pod.role !== "Launcher" && String(pod.index) === chosen);
+  const chosenWorker = workers.find(({ index }) => String(index) === chosen);
   return (
     <>
       <WorkersToolbar search={search} health={health} isGrid={isGrid} counts={countBy(workers)} put={put} />
@@ -68,15 +68,16 @@ export function Workers({ job, jobRef, manifest, live }: JobTab) {
               onChoose={(index) => put("worker", index === undefined ? "" : String(index))}
             />
             <div aria-live="polite">
-              {chosenPod && (
+              {chosenWorker?.pod && (
                 <>
                   <h2 className="job-subtitle">
-                    <bdi>{chosenPod.name}</bdi>
+                    <bdi>{chosenWorker.pod.name}</bdi>
                   </h2>
                   <PodDetails
-                    key={chosenPod.name}
+                    key={chosenWorker.pod.name}
                     jobRef={jobRef}
-                    pod={chosenPod}
+                    pod={chosenWorker.pod}
+                    state={stateText(chosenWorker)}
                     manifest={manifest}
                     events={events}
                     heading="h3"
@@ -92,9 +93,16 @@ export function Workers({ job, jobRef, manifest, live }: JobTab) {
           manifest={manifest}
           open={chosen}
           onOpen={(key) => put("worker", key)}
-          details={({ pod, exists }) =>
+          details={({ pod, health, state, exists }) =>
             exists ? (
-              <PodDetails jobRef={jobRef} pod={pod} manifest={manifest} events={events} heading="h2" />
+              <PodDetails
+                jobRef={jobRef}
+                pod={pod}
+                state={stateText({ health, state })}
+                manifest={manifest}
+                events={events}
+                heading="h2"
+              />
             ) : (
               <p className="job-note">{live ? text.notYet : text.removed}</p>
             )
@@ -247,7 +255,7 @@ function keyOf({ pod }: Entry): string {
   return pod.role === "Launcher" ? "launcher" : String(pod.index ?? pod.name);
 }
 
-function cell(column: Column, { pod, health, exists }: Entry, manifest: Manifest): React.ReactNode {
+function cell(column: Column, { pod, health, state, exists }: Entry, manifest: Manifest): React.ReactNode {
   const role = roleOf(manifest, pod.role);
   const ranks = pod.role === "Launcher" ? undefined : ranksOf(manifest, pod.index);
   switch (column) {
@@ -256,7 +264,7 @@ function cell(column: Column, { pod, health, exists }: Entry, manifest: Manifest
     case "state":
       return (
         <span className="job-state">
-          <Shape health={health} /> {exists ? pod.state : (text.health[health] ?? health)}
+          <Shape health={health} /> {stateText({ health, state })}
         </span>
       );
     case "node":
