@@ -14,7 +14,7 @@ import pytest
 from local_cluster import IMAGE, Cluster, printed
 from nbclient import NotebookClient
 
-from openshift_ai.training import JobDetails, JobStatus, LiveView, MPIJobClient, _html, show
+from openshift_ai.training import JobDetails, JobStatus, JobWarning, LiveView, MPIJobClient, _html, show
 from openshift_ai.training._durations import age
 from openshift_ai.training._plot import chart
 from openshift_ai.training._status import Metrics
@@ -126,6 +126,24 @@ def test_a_live_view_follows_the_job_and_ends_with_it(client: MPIJobClient, caps
     assert "live: Succeeded" in printed
     assert "step 3" in view._repr_html_()
     view.close()
+
+
+def test_a_live_view_says_what_the_job_waits_for(client: MPIJobClient, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(JobWarning, match=r"stuck: it waits: "):
+        job = client.create_mpijob(name="stuck", image=IMAGE, command=["x"], workers=1, memory_per_worker="900Ti")
+    view = show(job)
+    # The view does not end: each round waits for it a moment.
+    has_note = any("Unschedulable" in view.note or view.wait(0.2) for _ in range(300))
+    drawn = view._repr_html_()
+    view.close()
+    assert has_note, view.note
+    assert not view.status.has_ended
+    assert re.search(r'role="status">[^<]*Unschedulable', drawn)
+    # Its state, and below that what it waits for.
+    printed = capsys.readouterr().out
+    assert re.search(r"^stuck: Unschedulable: .*memory", printed, re.MULTILINE), printed
+    assert view.lines == []
+    job.delete(force=True)
 
 
 def test_a_live_view_that_is_closed_leaves_the_job(client: MPIJobClient) -> None:
