@@ -60,6 +60,9 @@ def test_a_job_passes_through_its_phases_and_its_output_is_read(client: MPIJobCl
     assert job.get_logs(grep="rank 1") == "I am rank 1"
     assert job.get_logs(launcher=True, tail=1) in lines
     assert job.get_logs(worker=0) == "I am rank 0"
+    with pytest.raises(NotFoundError, match=r"rank 9: the job has slots for ranks 0 to 1") as missing:
+        job.get_logs(rank=9)
+    assert missing.value.reason == "NoLines"
     assert "odh-launch" in "\n".join(job.logs(worker=0, agents=True))
     assert {line.pod for line in job.logs(all=True, agents=True)} >= {"pi-worker-0", "pi-worker-1"}
     assert "Scheduled" in {event.reason for event in job.events()}
