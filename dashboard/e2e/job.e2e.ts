@@ -298,10 +298,39 @@ describe("the page of a job", () => {
       await dialog.getByRole("button", { name: "Cancel the job" }).click();
       await page.getByRole("heading", { name: "Cancelled 1 job" }).waitFor();
       await page.getByRole("region", { name: /^Cancelled/ }).waitFor();
+      // A person wanted it so: nothing is red.
+      const red = page.locator("main").locator(".pf-m-red, .pf-m-danger, .job-cell-failed");
+      await page.getByRole("status").getByText("Cancelled", { exact: true }).waitFor();
+      expect(await red.count()).toBe(0);
       // It has ended: it can only be run again or deleted.
       await page.getByRole("button", { name: "Actions", exact: true }).click();
       const item = page.getByRole("menuitem", { name: "Cancel" });
       expect(await item.getAttribute("aria-disabled")).toBe("true");
+      await page.keyboard.press("Escape");
+      await page.getByRole("link", { name: namespace, exact: true }).click();
+      await page
+        .getByRole("row", { name: /^Select endless/ })
+        .getByText("Cancelled", { exact: true })
+        .waitFor();
+      expect(await red.count()).toBe(0);
+    });
+  });
+
+  test("of a job whose Launcher is tried again says why, which attempt is next, and when", async () => {
+    const namespace = createNamespace("retry");
+    await createJob(namespace, { name: "again", command: ["false"], retries: 3, suspend: true });
+    await visit(address(namespace, "again"), {}, async (page) => {
+      // The page is there before the program fails: the second attempt begins ten seconds later.
+      await page.getByRole("button", { name: "Resume" }).click();
+      const state = page.getByRole("status").getByText(/^Retrying \(\w+\)$/);
+      await state.waitFor({ timeout: 60_000 });
+      const card = page.getByRole("region", { name: /^Retrying: / });
+      await card.getByText(/attempt 2 of 4 of the Launcher/).waitFor();
+      await page.getByRole("link", { name: namespace, exact: true }).click();
+      const row = page.getByRole("row", { name: /^Select again/ });
+      await row.getByText(/^Retrying \(\w+\)$/).waitFor();
+      await row.getByTitle(/attempt \d of 4 of the Launcher/).waitFor();
+      await ask("DELETE", `/api/v1/namespaces/${namespace}/jobs/mpijob/again`);
     });
   });
 

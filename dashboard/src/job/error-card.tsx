@@ -53,7 +53,7 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
             <ExclamationCircleIcon />
           </Icon>
         )}{" "}
-        {wasCancelled ? job.row?.state : cause ? text.titleOf(sentence(cause)) : messages.job.timeline.failed}
+        {wasCancelled ? job.row?.state : cause ? text.titleOf(sentence(cause)) : text.title}
       </CardTitle>
       <CardBody>
         <p className="job-message">

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { JobRow } from "../api/client";
 import { placeOf } from "./cursor";
 import { groupEvents, matches } from "./event-groups";
 import { timelineOf } from "./timeline-items";
@@ -56,6 +57,7 @@ describe("events", () => {
         kind: "MPIJob" as const,
         name: "a",
         phase: "Failed" as const,
+        state: "Failed (OutOfMemory)",
         health: "failed" as const,
         ended: true,
         actions: [],
@@ -83,9 +85,20 @@ describe("events", () => {
       "created",
       "started",
       "event Running",
-      "finished OutOfMemory",
+      "finished Failed (OutOfMemory)",
     ]);
     expect(moments.at(-1)).toMatchObject({ look: "bad", message: "killed" });
+    const endOf = (row: Partial<JobRow>) => timelineOf({ ...job, row: { ...(job.row as JobRow), ...row } }, []).at(-1);
+    const ends = [
+      endOf({ state: "Cancelled", health: "cancelled" }),
+      endOf({ state: "Succeeded (Collapsed)", health: "degraded" }),
+      endOf({ state: "Deleting", health: "deleting", deleting: true }),
+    ];
+    expect(ends.map((end) => [end?.word, end?.look])).toEqual([
+      ["Cancelled", "neutral"],
+      ["Succeeded (Collapsed)", "warning"],
+      ["Failed", "neutral"],
+    ]);
   });
 });
 

@@ -43,7 +43,7 @@ export function Overview({ job, jobRef, manifest, live, isGone, may, start }: Jo
             {text.phases.title}
           </CardTitle>
           <CardBody>
-            <PhasesBar steps={job.steps} workers={job.row?.workers?.of ?? 0} />
+            <PhasesBar steps={job.steps} workers={job.row?.workers?.of ?? 0} health={health} />
           </CardBody>
         </Card>
       </GridItem>

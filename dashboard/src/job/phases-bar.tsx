@@ -1,7 +1,8 @@
 // The way of a job, step by step, and who must act where it does not go on.
 
 import { ProgressStep, ProgressStepper } from "@patternfly/react-core";
-import type { JobStep } from "../api/client";
+import BanIcon from "@patternfly/react-icons/dist/esm/icons/ban-icon";
+import type { JobRow, JobStep } from "../api/client";
 import { messages } from "../messages";
 
 const text = messages.job.phases;
@@ -10,14 +11,20 @@ const variants = {
   Active: "info",
   Blocked: "warning",
   Failed: "danger",
+  Cancelled: "default",
   Waiting: "pending",
   Skipped: "pending",
 } as const;
 
-export function PhasesBar({ steps, workers }: { steps: readonly JobStep[]; workers: number }) {
+type Props = { steps: readonly JobStep[]; workers: number; health: JobRow["health"] };
+
+export function PhasesBar({ steps, workers, health }: Props) {
   return (
     <ProgressStepper isCenterAligned aria-label={text.title} className="job-phases">
-      {steps.map(({ name = "Queue", state = "Waiting", actor, workersDone }) => {
+      {steps.map(({ name = "Queue", state: sent = "Waiting", actor, workersDone }) => {
+        // A job that a person ended did not fail, and waits for nobody.
+        const isCancelled = sent === "Failed" && health === "cancelled";
+        const state = isCancelled ? "Cancelled" : sent;
         const current = state === "Active" || state === "Blocked" || state === "Failed";
         return (
           <ProgressStep
@@ -25,6 +32,7 @@ export function PhasesBar({ steps, workers }: { steps: readonly JobStep[]; worke
             id={`phase-${name}`}
             titleId={`phase-${name}-title`}
             variant={variants[state]}
+            icon={isCancelled ? <BanIcon /> : undefined}
             isCurrent={current}
             aria-label={`${text.names[name]}: ${text.states[state]}`}
             description={

@@ -7,7 +7,7 @@ export type Moment = {
   at: string;
   what: "created" | "started" | "finished" | "event";
   look: "neutral" | "good" | "bad" | "warning";
-  /** The reason of an event; the job's cause at its end. */
+  /** The reason of an event; the job's state at its end. */
   word: string;
   message: string;
 };
@@ -19,7 +19,7 @@ const endLooks: Partial<Record<NonNullable<JobRow["health"]>, Moment["look"]>> =
 };
 
 export function timelineOf(job: Job, events: readonly JobEvent[]): Moment[] {
-  const { created, started, finished, health, cause } = job.row ?? {};
+  const { created, started, finished, health, phase, state, deleting } = job.row ?? {};
   const moments: Moment[] = [];
   if (created) moments.push({ at: created, what: "created", look: "neutral", word: "", message: "" });
   if (started && started !== created)
@@ -30,7 +30,8 @@ export function timelineOf(job: Job, events: readonly JobEvent[]): Moment[] {
       at: finished,
       what: "finished",
       look: endLooks[health ?? "waiting"] ?? "neutral",
-      word: cause ?? "",
+      // A deletion begins after the end.
+      word: (deleting ? phase : state) ?? "",
       message: job.failure?.message ?? "",
     });
   return moments.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));

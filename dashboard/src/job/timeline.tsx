@@ -48,10 +48,8 @@ export function Timeline({ moments }: { moments: readonly Moment[] }) {
   );
 }
 
-function titleOf({ what, look, word }: Moment): string {
+function titleOf({ what, word }: Moment): string {
   if (what === "created") return text.created;
   if (what === "started") return text.started;
-  if (what === "event") return sentence(word);
-  const ended = look === "good" ? text.succeeded : text.failed;
-  return word ? `${ended}: ${sentence(word)}` : ended;
+  return what === "event" ? sentence(word) : word;
 }

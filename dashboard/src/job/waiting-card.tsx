@@ -1,4 +1,4 @@
-// What keeps a job from starting, and what to do about it.
+// What keeps a job from starting, or why it is tried again, and what to do about it.
 
 import { Button, Card, CardBody, CardFooter, CardTitle, Icon, List, ListItem } from "@patternfly/react-core";
 import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";
@@ -52,7 +52,7 @@ export function WaitingCard({ job, jobRef }: { job: Job; jobRef: Ref }) {
         <Icon status="warning" isInline>
           <ExclamationTriangleIcon />
         </Icon>{" "}
-        {text.titleOf(sentence(reason))}
+        {job.row?.phaseReason === "Retrying" ? text.retrying(sentence(reason)) : text.titleOf(sentence(reason))}
       </CardTitle>
       <CardBody>
         {waiting?.actor && waiting.actor !== "Nobody" && (

@@ -44,6 +44,7 @@ export const job = {
   },
   failure: {
     label: "Why the job failed",
+    title: "Failed",
     titleOf: (cause: string) => `Failed: ${cause}`,
     whatToDo: "What to do",
     whoActs: "Who must act",
@@ -86,6 +87,7 @@ export const job = {
   waiting: {
     label: "What the job waits for",
     titleOf: (reason: string) => `Waiting: ${reason}`,
+    retrying: (reason: string) => `Retrying: ${reason}`,
     suspended: "Suspended",
     suspendedBody: "No pods run. Resume the job to start it from the beginning.",
     resume: "Resume",
@@ -105,6 +107,7 @@ export const job = {
       Active: "in progress",
       Blocked: "blocked",
       Failed: "failed",
+      Cancelled: "cancelled",
       Waiting: "not yet",
       Skipped: "not reached",
     },
@@ -121,8 +124,6 @@ export const job = {
     title: "Timeline",
     created: "Created",
     started: "Allowed to run",
-    succeeded: "Succeeded",
-    failed: "Failed",
     empty: "Nothing has happened yet",
     attempts: (number: number) => count(number, "attempt so far", "attempts so far"),
   },
