@@ -107,7 +107,10 @@ export async function tabTo(page: Page, name: string | RegExp, key = "Tab"): Pro
   throw new Error(`${key} does not lead to ${name}`);
 }
 
-/** Every rule of axe, for the page or a part of it, and a screenshot for people. */
+// What PatternFly calls a control to which the page gave no name, and an object in place of a text.
+const emptyName = /"[^"]*\b(?:row \d|all rows\b|kebab\b)|\[object /i;
+
+/** Every rule of axe, for the page or a part of it, names that say something, and a screenshot for people. */
 export async function inspect(page: Page, name: string, part?: string): Promise<void> {
   // What is animated for as long as something loads never finishes.
   await page.evaluate(() => {
@@ -124,6 +127,12 @@ export async function inspect(page: Page, name: string, part?: string): Promise<
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join("\n")}`);
   }, part);
   expect(found, name).toEqual([]);
+  const tree = await page
+    .locator(part ?? "body")
+    .first()
+    .ariaSnapshot();
+  const unnamed = tree.split("\n").filter((line) => emptyName.test(line));
+  expect(unnamed, `${name}: names that say nothing`).toEqual([]);
 }
 
 /** The same in every theme, without loading the page again: of a state that a page does not come back to. */

@@ -45,14 +45,14 @@ export function JobsTable({ rows: newest, view, change, selection, select, isOld
       >
         <Thead>
           <Tr>
-            <Th
-              className="app-check"
-              select={{
-                isSelected: Boolean(rows?.length && rows.every((row) => selection.has(rowKey(row)))),
-                onSelect: (_event, selected) => select(rows ?? [], selected),
-              }}
-              aria-label={text.selectAll}
-            />
+            <Th className="app-check" modifier="fitContent">
+              <Checkbox
+                id="select all"
+                aria-label={text.selectAll}
+                isChecked={Boolean(rows?.length && rows.every((row) => selection.has(rowKey(row))))}
+                onChange={(_event, selected) => select(rows ?? [], selected)}
+              />
+            </Th>
             {view.columns.map((column) => (
               <Th key={column} sort={sorting(column, view, change)} modifier="nowrap">
                 {text.columns[column]}
