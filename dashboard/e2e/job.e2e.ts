@@ -417,7 +417,7 @@ for epoch in range(90):
       // The node counts the network traffic of pods; the job has no GPUs, so nothing is missing then.
       await page.getByRole("img", { name: /^Network received: / }).waitFor({ timeout: 60_000 });
       await page.getByRole("heading", { name: "Network sent" }).waitFor();
-      expect(await page.getByRole("heading", { name: "What has no chart" }).count()).toBe(0);
+      expect(await page.getByRole("heading", { name: "Figures without a chart" }).count()).toBe(0);
       await inspectThemes(page, "job-charts");
       await page.getByRole("link", { name: "Logs at this moment" }).click();
       await page.locator(".log-chosen").getByText("epoch").waitFor();

@@ -113,7 +113,7 @@ test.each([
   {
     name: "a fault of the service",
     answer: { status: 500, type: "application/problem+json", body: fault },
-    title: "That did not work",
+    title: "The request failed",
   },
 ])("$name in place of an answer is said in every theme", async ({ name, answer, title }) => {
   const namespace = createNamespace("broken");

@@ -1,4 +1,4 @@
-// Everything about one pod, without a shell in it: what it waits for, its last words and its events.
+// Everything about one pod, without a shell in it: what it waits for, the last lines of its output and its events.
 
 import {
   DescriptionList,

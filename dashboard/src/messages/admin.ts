@@ -119,7 +119,8 @@ export const admin = {
   advice: {
     title: "Requests that should change",
     none: "No request should change, as far as it is known: that needs three runs of the same image and command that succeeded, and the cluster's metrics API.",
-    others: (right: number, unknown: number) => `Right: ${right} programs. Too few runs: ${unknown} programs.`,
+    others: (right: number, unknown: number) =>
+      `Programs whose requests fit: ${right}. Programs with too few runs to tell: ${unknown}.`,
     truncated: "There are more programs than those.",
     job: "Newest run",
     namespace: "Namespace",

@@ -72,7 +72,7 @@ export const common = {
   },
   gone: { title: "This no longer exists", body: "Someone may have deleted it." },
   tooMany: { title: "Too many requests", body: "Wait a moment, then try again." },
-  failed: { title: "That did not work", unknown: "The service gave no reason." },
+  failed: { title: "The request failed", unknown: "The service gave no reason." },
   closeNotice: (title: string) => `Close the notice: ${title}`,
   notLoaded: {
     title: "The page could not be loaded",
