@@ -6,6 +6,7 @@ import { useMemo, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
 import { DataTable } from "../components/data-table";
 import { LoadingLines } from "../components/states";
+import { locale } from "../format/locale";
 import { axisNumber, number } from "../format/quantity";
 import { messages } from "../messages";
 import { type Bucket, bucketsOf, type Group, groupsOf, type Period, topOf } from "./usage-buckets";
@@ -238,5 +239,5 @@ function shown({ name }: Group): string {
 function timeOf(from: string, period: Period): string {
   const format: Intl.DateTimeFormatOptions =
     period === "1d" ? { hour: "2-digit", minute: "2-digit", hour12: false } : { month: "short", day: "numeric" };
-  return new Intl.DateTimeFormat(undefined, format).format(new Date(from));
+  return new Intl.DateTimeFormat(locale, format).format(new Date(from));
 }

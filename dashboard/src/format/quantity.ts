@@ -1,5 +1,7 @@
 // Kubernetes quantities (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/): read, multiply, show.
 
+import { locale } from "./locale";
+
 /** Powers of ten of the decimal suffixes. */
 const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 /** Powers of two of the binary suffixes. */
@@ -37,11 +39,11 @@ export function bytes(value: number): string {
 
 /** A number at an axis: neighbours differ however small they are. */
 export function axisNumber(value: number): string {
-  return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 }).format(value);
+  return new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 }).format(value);
 }
 
-/** A number in the person's locale, with at most two digits after the point, or two that are not 0. */
+/** A number with at most two digits after the point, or two that are not 0. */
 export function number(value: number): string {
   const digits = Math.abs(value) < 0.01 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 2 };
-  return new Intl.NumberFormat(undefined, digits).format(value);
+  return new Intl.NumberFormat(locale, digits).format(value);
 }

@@ -1,4 +1,6 @@
-// Times for people: the person's own locale and time zone, with the exact time on request.
+// Times for people: in the language of the page and the person's time zone, with the exact time on request.
+
+import { locale } from "./locale";
 
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400],
@@ -10,7 +12,7 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
 /** `3 minutes ago`; `now` within 5 seconds. */
 export function ago(time: string | number | Date, now: number = Date.now()): string {
   const seconds = Math.round((new Date(time).getTime() - now) / 1000);
-  const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
   if (Math.abs(seconds) < 5) return relative.format(0, "second");
   const [unit, size] = units.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
   return relative.format(Math.trunc(seconds / size), unit);
@@ -46,11 +48,11 @@ export function secondsBetween(from: string, to: string | undefined, now: number
 
 /** The exact time, with seconds and time zone. */
 export function exact(time: string | number | Date): string {
-  return new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" }).format(new Date(time));
+  return new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "long" }).format(new Date(time));
 }
 
 /** The time of day with milliseconds, for lines of logs and events. */
 export function clock(time: string | number | Date): string {
   const format = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false };
-  return new Intl.DateTimeFormat(undefined, format as Intl.DateTimeFormatOptions).format(new Date(time));
+  return new Intl.DateTimeFormat(locale, format as Intl.DateTimeFormatOptions).format(new Date(time));
 }

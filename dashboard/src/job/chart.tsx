@@ -3,6 +3,7 @@
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef, useState } from "react";
 import uPlot from "uplot";
+import { locale } from "../format/locale";
 import type { Chart } from "./metrics-data";
 
 const height = 180;
@@ -18,7 +19,7 @@ const styles = [
   { token: "global--icon--color--status--custom--default", dash: [12, 6] },
 ];
 const powersOfTwo = Array.from({ length: 50 }, (_, power) => 2 ** power);
-const shortTime = new Intl.DateTimeFormat(undefined, {
+const shortTime = new Intl.DateTimeFormat(locale, {
   hour: "2-digit",
   minute: "2-digit",
   second: "2-digit",

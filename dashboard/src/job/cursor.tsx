@@ -4,6 +4,7 @@ import { Button, Flex, FlexItem, Label } from "@patternfly/react-core";
 import ClockIcon from "@patternfly/react-icons/dist/esm/icons/clock-icon";
 import { useCallback } from "react";
 import { Link, useLocation, useSearchParams } from "react-router-dom";
+import { locale } from "../format/locale";
 import { clock, exact } from "../format/time";
 import { messages } from "../messages";
 
@@ -69,8 +70,8 @@ export function MomentBar({ tabs }: { tabs: { key: string; title: string }[] }) 
   );
 }
 
-const seconds = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hour12: false });
-const secondsAndDay = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium", hour12: false });
+const seconds = new Intl.DateTimeFormat(locale, { timeStyle: "medium", hour12: false });
+const secondsAndDay = new Intl.DateTimeFormat(locale, { dateStyle: "short", timeStyle: "medium", hour12: false });
 const day = 86_400_000;
 
 /** The time of day to the second, which is all that the cluster keeps; with its date if that is not clear. */

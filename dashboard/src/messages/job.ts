@@ -1,5 +1,7 @@
 // Words of the page of one job.
 
+import { locale } from "../format/locale";
+
 const count = (number: number, one: string, many: string) => (number === 1 ? `1 ${one}` : `${number} ${many}`);
 
 export const job = {
@@ -261,7 +263,7 @@ export const job = {
     binary: "This is neither text nor an image that can be shown. Download it to use it.",
     emptyFile: "The file is empty.",
     empty: "The folder is empty",
-    truncated: (shown: number) => `The folder has more files than the ${shown.toLocaleString()} that are shown.`,
+    truncated: (shown: number) => `The folder has more files than the ${shown.toLocaleString(locale)} that are shown.`,
     noVolumes: "The job mounts no volume",
     noVolumesBody:
       "Files that its programs write go with its pods. Mount a PersistentVolumeClaim to keep them, and to see them here.",
@@ -309,16 +311,16 @@ export const job = {
     follow: "Follow",
     paused: "Paused",
     toEnd: "To the newest line",
-    newLines: (number: number) => (number === 1 ? "1 new line" : `${number.toLocaleString()} new lines`),
+    newLines: (number: number) => (number === 1 ? "1 new line" : `${number.toLocaleString(locale)} new lines`),
     evidence: "Evidence",
     nextEvidence: "To the evidence",
     download: "Download",
-    downloading: (lines: number) => `${lines.toLocaleString()} lines`,
+    downloading: (lines: number) => `${lines.toLocaleString(locale)} lines`,
     stopDownload: "Stop the download",
     downloadFailed: "The download was cut off",
-    lines: (number: number) => (number === 1 ? "1 line" : `${number.toLocaleString()} lines`),
+    lines: (number: number) => (number === 1 ? "1 line" : `${number.toLocaleString(locale)} lines`),
     dropped: (number: number) =>
-      `The page keeps the newest lines; ${number.toLocaleString()} older ones are in the download, and a search finds them.`,
+      `The page keeps the newest lines; ${number.toLocaleString(locale)} older ones are in the download, and a search finds them.`,
     states: {
       connecting: "Connecting",
       reading: "Reading",
@@ -334,10 +336,10 @@ export const job = {
     also: (number: number) => `and ${number} more`,
     alsoFrom: (origins: string) => `Also from ${origins}`,
     rank: (rank: number) => `rank ${rank}`,
-    cut: (more: number) => `${more.toLocaleString()} more characters`,
+    cut: (more: number) => `${more.toLocaleString(locale)} more characters`,
     wholeLine: "The whole line",
     wholeLineCut: (shown: number, of: number) =>
-      `The first ${shown.toLocaleString()} of ${of.toLocaleString()} characters. The download has all of them.`,
+      `The first ${shown.toLocaleString(locale)} of ${of.toLocaleString(locale)} characters. The download has all of them.`,
     copyLine: "Copy the line",
     chosen: (time: string) => `Line of ${time}`,
     keyboard: "Scrolls with the arrow keys, Page Up, Page Down, Home and End.",

@@ -1,5 +1,7 @@
 // Words of the list of jobs.
 
+import { locale } from "../format/locale";
+
 export const jobs = {
   title: "Jobs",
   create: "Create job",
@@ -18,7 +20,7 @@ export const jobs = {
   rowSelect: (name: string) => `Select ${name}`,
   rowActions: (name: string) => `Actions for ${name}`,
   selectAll: "Select all jobs on this page",
-  count: (count: number) => (count === 1 ? "1 job" : `${count.toLocaleString()} jobs`),
+  count: (count: number) => (count === 1 ? "1 job" : `${count.toLocaleString(locale)} jobs`),
   selected: (count: number) => `${count} selected`,
   clearSelection: "Clear selection",
   place: (position: number) => `place ${position}`,
