@@ -170,6 +170,7 @@ pub(crate) fn of_good_run(rule: &Rule) -> bool {
         "btl-interface",
         "ucx-device",
         "component-not-found",
+        "mpi4py-environment",
         "ompi-connect-warning",
         "ompi-handshake-warning",
         "daemon-lost",

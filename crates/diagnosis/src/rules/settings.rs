@@ -4,6 +4,8 @@ use super::super::cause::Cause;
 use super::weight::{CONNECT, CONSEQUENCE, REASON, ROOT, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
+const OTHER_MPI: &str = "The program belongs to another MPI than this mpirun: it does not find the process management (PMI) of its own MPI's launcher";
+
 pub(super) const RULES: &[Rule] = &[
     rule(
         "ompi-session-dir",
@@ -66,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "no-nodes",
-        Cause::NotEnoughSlots,
+        Cause::BadHostfile,
         SYMPTOM + 4,
         "nodes",
         r"^(?:No nodes are available for this job, either due to|There are no available nodes allocated to this job\.|There are no nodes allocated to this job\.)",
@@ -486,7 +488,8 @@ pub(super) const RULES: &[Rule] = &[
         r"MPI startup\(\): PMI server not found",
         "MPI startup(): PMI server not found. Please set I_MPI_PMI_LIBRARY variable if it is not a singleton case.",
     )
-    .run(),
+    .by(Speaker::Rank)
+    .says(OTHER_MPI),
     rule(
         "direct-launched",
         Cause::WrongMpi,
@@ -495,7 +498,8 @@ pub(super) const RULES: &[Rule] = &[
         r"The application appears to have been direct launched",
         "The application appears to have been direct launched using \"srun\",",
     )
-    .run(),
+    .by(Speaker::Rank)
+    .says(OTHER_MPI),
     rule(
         "pmi-of-another",
         Cause::WrongMpi,
@@ -504,8 +508,39 @@ pub(super) const RULES: &[Rule] = &[
         r"Runtime environment uses unsupported PMI version \S+ Aborting",
         "check_MPIR_CVAR_PMI_VERSION(167):  Runtime environment uses unsupported PMI version PMIx. Aborting.",
     )
-    .run()
-    .says("The program belongs to another MPI than this mpirun: it does not speak its process management"),
+    .by(Speaker::Rank)
+    .says(OTHER_MPI),
+    // MPICH finds what Open MPI's launchers set, and not the PMI of its own.
+    rule(
+        "pmi1-launcher",
+        Cause::WrongMpi,
+        ROOT,
+        "launcher not compatible with PMI",
+        r"^\[unset\]: launcher not compatible with PMI\d? client",
+        "[unset]: launcher not compatible with PMI1 client",
+    )
+    .by(Speaker::Rank)
+    .says(OTHER_MPI),
+    rule(
+        "pmix-no-server",
+        Cause::WrongMpi,
+        SYMPTOM,
+        "No PMIx server was reachable, but a PMI1/2 was detected",
+        r"^No PMIx server was reachable, but a PMI1/2 was detected",
+        "No PMIx server was reachable, but a PMI1/2 was detected.\nIf srun is being used to launch application,  4 singletons will be started.",
+    )
+    .by(Speaker::Rank)
+    .says(OTHER_MPI),
+    rule(
+        "mpi4py-environment",
+        Cause::WrongMpi,
+        CONNECT,
+        " set, but mpi4py was built with ",
+        r"^Your environment has (?P<reason>\w+)=\d+ set, but mpi4py was built with (?P<name>.+?)\.?$",
+        "Your environment has OMPI_COMM_WORLD_SIZE=4 set, but mpi4py was built with MPICH.",
+    )
+    .by(Speaker::Rank)
+    .says("mpi4py uses {name|another MPI}, and the mpirun that started it belongs to another: each process is alone"),
     // Limits
     rule(
         "mpirun-timeout",

@@ -1,6 +1,7 @@
 //! What the diagnosis must get right: the measured samples, altered samples, runs that did not fail, hostile input,
 //! and statuses and events; also the documents generated from it.
 
+mod classes;
 mod cluster;
 mod disturbed;
 mod documents;

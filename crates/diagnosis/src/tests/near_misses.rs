@@ -147,7 +147,7 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
     // No nodes
     (
         1,
-        "NotEnoughSlots",
+        "BadHostfile",
         "No nodes are available for this job, either due to a failure to\nallocate nodes to the job, or allocated nodes being marked\n",
     ),
     (1, "Unknown", "No nodes are available in the search tree\n0/3 nodes of the graph are available\n"),
