@@ -204,7 +204,7 @@ causes! {
     }
     RankExited: User, Undecided, AfterStart {
         title: "A rank exited with an error",
-        meaning: "A process of the job ended with an exit code other than 0; the Launcher then ended the others. mpirun of Open MPI 4 does not say which if it ended before mpirun knew that all others had begun.",
+        meaning: "A process of the job ended with an exit code other than 0, such as by an exception or because it could not connect to another rank; the Launcher then ended the others. mpirun of Open MPI 4 does not say which if it ended before mpirun knew that all others had begun.",
         message: "{who|A rank} exited with code {code|other than 0}",
         suggestion: "Read what that rank printed before it ended: the reason is in the program, its arguments or its input.",
     }

@@ -89,7 +89,13 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
             None => Judgement::Nothing,
         };
     }
-    let best_is_firm = best.is_some_and(|best| !best.weak && best.finding.rule.cause != Cause::Unknown);
+    // A rank that has raised an exception waits for the others, and has not exited.
+    let is_running = matches!(material.ending, Ending::Running { .. });
+    let is_firm = |best: &&Candidate<'_>| {
+        let cause = best.finding.rule.cause;
+        !best.weak && cause != Cause::Unknown && !(is_running && cause == Cause::RankExited)
+    };
+    let best_is_firm = best.is_some_and(|best| is_firm(&best));
     if let Some(raised) = raised(material).filter(|_| !best_is_firm) {
         return Judgement::Raised(raised);
     }
@@ -335,6 +341,9 @@ fn confidence(best: &Candidate<'_>, all: &[Candidate<'_>]) -> Confidence {
         Speaker::Program if reported => Confidence::Medium,
         _ if best.weak => Confidence::Low,
         _ if rule.id == "exe-missing-or-no-access" || rule.id == "exe-script-no-access" => Confidence::Medium,
+        // What answers at an address is known to that end only.
+        Speaker::Rank if rule.cause == Cause::RankExited => Confidence::Medium,
+        _ if rule.id == "hydra-proxy-lost" => Confidence::Low,
         _ if rule.phase == Phase::Report || best.score >= weight::CONNECT => Confidence::High,
         _ => Confidence::Medium,
     }

@@ -4,6 +4,17 @@ use super::super::cause::Cause;
 use super::weight::{CONNECT, CONSEQUENCE, EXIT, REASON, ROOT, SYMPTOM, WARNING};
 use super::{Rule, Speaker, rule};
 
+/// The other end of one of Gloo's connections: `[10.0.0.7]:40213`.
+macro_rules! gloo_peer {
+    () => {
+        r"(?:\[(?P<peer>[\d.:a-f]+)\]:?(?P<port>\d*))"
+    };
+}
+
+const RENDEZVOUS_ADVICE: &str = "Check that MASTER_ADDR and MASTER_PORT name rank 0's host (a Worker, mostly the first, not the Launcher) and a port that is free there, and that rank 0 has started and not ended before: read what it printed. Look at NetworkPolicies only if both are right.";
+const REFUSED_ADVICE: &str = "The Worker there was reached, and no process listens on that port: look for the rank that ended first. If none has, check that all Workers use the same interface (btl_tcp_if_include, UCX_NET_DEVICES) and are not behind a service mesh or a NetworkPolicy that rejects.";
+const PEER_ADVICE: &str = "Look for the rank at that address: where a connection is refused, it has mostly ended, so read what it printed. Where nothing answers, check that ranks use an interface that all Workers share (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME), and then NetworkPolicies.";
+
 pub(super) const RULES: &[Rule] = &[
     // Back to the launcher
     rule(
@@ -41,16 +52,6 @@ pub(super) const RULES: &[Rule] = &[
         "[proxy:0:0@train-worker-0] main (pm/pmiserv/pmip.c:183): unable to connect to server train-launcher at port 33211 (check for firewalls!)",
     ),
     rule(
-        "rendezvous-timeout",
-        Cause::CallbackBlocked,
-        REASON + 2,
-        "The client socket has ",
-        r"The client socket has (?:timed out after \S+ while trying to connect|failed to connect) to (?:any network address of )?\(?(?P<peer>[\w.-]+), ?(?P<port>\d+)\)?",
-        "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (train-worker-0, 29500).",
-    )
-    .by(Speaker::Rank)
-    .says("MPI communication failure – check NetworkPolicies: a rank cannot reach PyTorch's rendezvous at {peer|rank 0} port {port|}"),
-    rule(
         "agent-no-answer-back",
         Cause::CallbackBlocked,
         ROOT - 4,
@@ -59,6 +60,75 @@ pub(super) const RULES: &[Rule] = &[
         "odh-launch: train-worker-0: no answer from the Launcher at 10.0.0.5 port 43915 for 6 s: packets to it are dropped, or its machine is down",
     )
     .says("MPI communication failure – check NetworkPolicies: {host|a Worker} cannot connect back to the Launcher at {peer|} port {port|}: packets are dropped"),
+    // Between ranks. A refusal or a time-out shows that nothing answers at an address, not why: a wrong address and a rank
+    // that has ended are likelier than a NetworkPolicy.
+    rule(
+        "rendezvous-timeout",
+        Cause::RankExited,
+        REASON + 2,
+        "The client socket has ",
+        r"The client socket has (?:timed out after \S+ while trying to connect to|failed to connect to any network address of) \(?(?P<peer>[\w.:-]+), ?(?P<port>\d+)\)?",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (train-worker-0, 29500).",
+    )
+    .by(Speaker::Rank)
+    .says("{who|A rank} got no answer from PyTorch's rendezvous at {peer|rank 0} port {port|}")
+    .advice(RENDEZVOUS_ADVICE),
+    // Ranks try again after this.
+    rule(
+        "rendezvous-refused",
+        Cause::RankExited,
+        EXIT + 4,
+        "The client socket has failed to connect to ",
+        r"The client socket has failed to connect to \[(?P<peer>[^\]]+)\]:(?P<port>\d+) \(errno: \d+ - (?P<reason>[^)]+)",
+        "[W socket.cpp:601] [c10d] The client socket has failed to connect to [train-worker-0]:29500 (errno: 111 - Connection refused).",
+    )
+    .by(Speaker::Rank)
+    .says("{who|A rank} could not connect to PyTorch's rendezvous at {peer|rank 0} port {port|}: {reason|no answer}")
+    .advice(RENDEZVOUS_ADVICE),
+    rule(
+        "rendezvous-incomplete",
+        Cause::RankExited,
+        REASON + 1,
+        " clients joined",
+        r"[Tt]imed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<count>\d+/\d+) clients joined",
+        "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.",
+    )
+    .by(Speaker::Rank)
+    .says("Only {count|some} of the ranks joined PyTorch's rendezvous within {seconds|some} s")
+    .advice("Look for the rank that did not start or has ended, and check that WORLD_SIZE is the number of ranks and that MASTER_ADDR and MASTER_PORT are the same in all of them."),
+    rule(
+        "gloo-refused",
+        Cause::RankExited,
+        REASON,
+        "gloo/transport/tcp/",
+        concat!(r"gloo/transport/tcp/\S+\]? ?.*(?:[Cc]onnect|SO_ERROR).*?", gloo_peer!(), r".*: (?P<reason>Connection refused|Connection timed out)"),
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [10.0.0.7]:40213: Connection refused",
+    )
+    .by(Speaker::Rank)
+    .says("{who|A rank} could not connect to {peer|another rank} (Gloo): {reason|no answer}")
+    .advice(PEER_ADVICE),
+    rule(
+        "gloo-connect-timeout",
+        Cause::RankExited,
+        REASON,
+        "onnect timeout",
+        concat!(r"gloo/transport/tcp/\S+\]? ?.*[Cc]onnect timeout ?", gloo_peer!(), "?"),
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:144] Connect timeout [10.0.0.7]:40213",
+    )
+    .by(Speaker::Rank)
+    .says("{who|A rank} could not connect to {peer|another rank} (Gloo): no answer")
+    .advice(PEER_ADVICE),
+    rule(
+        "nccl-refused",
+        Cause::RankExited,
+        REASON + 2,
+        "NCCL WARN ",
+        r"(?:(?P<host>[\w.-]+):\d+:\d+ \[\d+\] .*)?NCCL WARN .*[Cc]onnect(?:ion)? to (?P<peer>[^\s<]+)<(?P<port>\d+)> failed ?:? (?P<reason>Connection refused|Connection timed out|Software caused connection abort)",
+        "train-worker-1:37:112 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.7<45763> failed : Connection refused",
+    )
+    .by(Speaker::Rank)
+    .says("NCCL on {host|a Worker} could not connect to {peer|another Worker} port {port|}: {reason|}")
+    .advice(PEER_ADVICE),
     // Between Workers
     rule(
         "agent-no-answer",
@@ -122,6 +192,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Rank),
     rule(
+        "ompi-endpoint-refused",
+        Cause::PeerUnreachable,
+        CONNECT + 4,
+        "Unable to connect to the peer ",
+        r"from (?P<host>\S+) to: (?P<peer>\S+) Unable to connect to the peer \S+ on port (?P<port>\d+): (?P<reason>Connection refused)",
+        "[[43557,1],1][btl_tcp_endpoint.c:793:mca_btl_tcp_endpoint_start_connect] from train-worker-1 to: train-worker-2 Unable to connect to the peer 10.77.1.5 on port 1024: Connection refused",
+    )
+    .by(Speaker::Rank)
+    .says("{host|A Worker} cannot connect to {peer|another Worker} port {port|}: {reason|}")
+    .advice(REFUSED_ADVICE),
+    rule(
         "ompi-connect-warning",
         Cause::PeerUnreachable,
         EXIT - 1,
@@ -151,6 +232,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Rank),
     rule(
+        "ucx-connect-refused",
+        Cause::PeerUnreachable,
+        CONNECT + 3,
+        "UCX  ERROR ",
+        r"(?:\[(?P<host>[\w.-]+):\d+ *:\d+\].*)?UCX  ERROR .*connect\(.*dest_addr=(?P<peer>[^:)]+):?(?P<port>\d*).*failed: (?P<reason>Connection refused)",
+        "[1795253853.87] [train-worker-0:595  :0]  sock.c:323  UCX  ERROR   connect(fd=27, dest_addr=10.77.1.5:40213) failed: Connection refused",
+    )
+    .by(Speaker::Rank)
+    .says("{host|A Worker} cannot connect to {peer|another Worker} port {port|}: {reason|}")
+    .advice(REFUSED_ADVICE),
+    rule(
         "ucx-no-transport",
         Cause::PeerUnreachable,
         SYMPTOM + 5,
@@ -165,7 +257,7 @@ pub(super) const RULES: &[Rule] = &[
         REASON + 1,
         "NCCL WARN ",
         r"(?:(?P<host>[\w.-]+):\d+:\d+ \[\d+\] .*)?NCCL WARN .*[Cc]onnect(?:ion)? to (?P<peer>[^\s<]+)<(?P<port>\d+)> failed ?:? (?P<reason>.*)",
-        "train-worker-1:37:112 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.7<45763> failed : Connection refused",
+        "train-worker-1:37:112 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.7<45763> failed : No route to host",
     )
     .by(Speaker::Rank)
     .says("MPI communication failure – check NetworkPolicies: NCCL on {host|a Worker} cannot connect to {peer|another Worker}: {reason|}"),
@@ -174,7 +266,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::PeerUnreachable,
         REASON,
         "gloo/transport/tcp/",
-        r"gloo/transport/tcp/\S+\]? ?.*(?:connect|SO_ERROR).*?(?:\[(?P<peer>[\d.:a-f]+)\]:?\d*)?.*: (?P<reason>Connection refused|Connection timed out|No route to host)",
+        concat!(r"gloo/transport/tcp/\S+\]? ?.*(?:[Cc]onnect|SO_ERROR).*?", gloo_peer!(), r".*: (?P<reason>No route to host|Network is unreachable)"),
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [10.0.0.7]:40213: No route to host",
     )
     .by(Speaker::Rank),

@@ -253,14 +253,14 @@ const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
     (
         "NCCL: connect",
         1,
-        "PeerUnreachable",
+        "RankExited",
         Some("w-1"),
         "w-1:37:112 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.8<0>\nw-1:37:112 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.7<45763> failed : Connection refused\nw-1:37:112 [0] NCCL INFO bootstrap.cc:270 -> 2\ntorch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1331, unhandled system error, NCCL version 2.20.5\nncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\nmpirun detected that one or more processes exited with non-zero status, thus causing\n\n  Process name: [[42395,1],1]\n  Exit code:    1\n",
     ),
     (
         "PyTorch: rendezvous",
         1,
-        "CallbackBlocked",
+        "RankExited",
         None,
         "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (train-launcher, 29500).\n",
     ),
