@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::cause::Cause;
 use super::facts::{Facts, pod_name};
-use super::judge::{Candidate, Judgement, Material, Traceback, last_traceback, telling_traceback};
+use super::intel;
+use super::judge::{
+    Candidate, Judgement, Material, TRACEBACK, Traceback, is_consequence, last_traceback, telling_traceback,
+};
 use super::lines::{Line, escaped, is_noise};
 use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
@@ -25,6 +28,10 @@ pub(crate) fn explain(
     match verdict {
         Judgement::Nothing => None,
         Judgement::Found(candidate, confidence) => Some(found(candidate, *confidence, material, told, facts)),
+        Judgement::Intel(candidate, ended, confidence) => {
+            let plain = found(candidate, *confidence, material, told, facts);
+            Some(ended_under_intel(plain, ended, material, facts))
+        }
         Judgement::Lonely(at, confidence) => {
             let evidence = at.iter().take(MAX_EVIDENCE).map(|at| quote(&material.lines[*at])).collect();
             let message = Cause::WrongMpi.texts().message.to_owned();
@@ -91,6 +98,9 @@ fn found(
     if let Some(rank) = lines[finding.at].rank.filter(|_| rule.speaker != Speaker::Launcher) {
         values.entry("rank".to_owned()).or_insert_with(|| rank.to_string());
     }
+    if !candidate.from_cluster {
+        values.extend(reported(finding, &values, material));
+    }
     if let Ending::Exited(code) = material.ending
         && rule.cause == Cause::RankExited
     {
@@ -126,7 +136,60 @@ fn found(
     if rule.cause == Cause::ImagePull {
         keep_first_of_each_reason(&mut evidence);
     }
-    diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rule.advice)
+    diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rules::advice(rule, &values))
+}
+
+/// The rank and host of what a program printed without saying who it is: those that the launcher reports as the first to fail,
+/// if only one rank printed such words.
+fn reported(
+    finding: &Finding,
+    values: &BTreeMap<String, String>,
+    material: &Material<'_>,
+) -> BTreeMap<String, String> {
+    let is_rank = matches!(finding.rule.speaker, Speaker::Program | Speaker::Rank);
+    let is_known = ["host", "rank"].iter().any(|name| values.contains_key(*name));
+    let same = material.output.iter().filter(|other| other.rule.id == finding.rule.id).count();
+    let tracebacks = material.lines.iter().filter(|line| line.text.contains(TRACEBACK)).take(2).count();
+    if !is_rank || is_known || same > 1 || tracebacks > 1 {
+        return BTreeMap::new();
+    }
+    let is_report = |other: &&Finding| {
+        other.rule.phase == Phase::Report
+            && other.rule.speaker == Speaker::Launcher
+            && !material.lines[other.at].by_rank
+    };
+    let report = material.output.iter().find(is_report);
+    let of_report = report.into_iter().flat_map(|report| &report.values);
+    of_report
+        .filter(|(name, _)| *name == "host" || *name == "rank")
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Says which rank was killed or has exited, where Intel MPI's reports show it.
+fn ended_under_intel(
+    plain: Diagnosis,
+    ended: &intel::Ended,
+    material: &Material<'_>,
+    facts: &Facts,
+) -> Diagnosis {
+    let host = plain.worker.clone().unwrap_or_else(|| "a Worker".to_owned());
+    match ended {
+        intel::Ended::Unclear => plain,
+        intel::Ended::Killed(ranks) => {
+            let message = format!("{} on {host} was killed by signal 9", intel::one_of(ranks));
+            Diagnosis { message, ..plain }
+        }
+        intel::Ended::Exited(rank) => {
+            let values = BTreeMap::from([("rank".to_owned(), rank.to_string())]);
+            let worker = worker(&values, material.lines, facts).or(plain.worker);
+            let message = format!(
+                "Rank {rank} on {host} ended with an error, which Intel MPI does not report, and mpiexec ended the other ranks there"
+            );
+            let message = with_clue(message, exception(material.lines));
+            diagnosis(Cause::RankExited, plain.confidence, plain.evidence, worker, message, None)
+        }
+    }
 }
 
 /// Removes what repeats the reason why an image cannot be pulled: it is in the container's status and in several events, of
@@ -180,7 +243,13 @@ fn uncaught(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Dia
     };
     let message = format!("{who} ended with {}{place}{code}", last.text.trim());
     let cause = Cause::RankExited;
-    let suggestion = "Correct the program where the traceback says.".to_owned();
+    let suggestion = match is_consequence(&last.text) {
+        true => {
+            "Another rank or process ended first, and this is the consequence: look for what that one printed."
+        }
+        false => "Correct the program where the traceback says.",
+    };
+    let suggestion = suggestion.to_owned();
     Diagnosis { cause, message: escaped(&message), suggestion, link: cause.link(), ..told }
 }
 

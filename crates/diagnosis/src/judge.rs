@@ -4,6 +4,8 @@
 //! the finding to report with its confidence, or that nothing failed.
 
 use super::cause::Cause;
+use super::facts::{World, pod_name};
+use super::intel;
 use super::lines::Line;
 use super::rules::{self, Phase, Speaker, weight};
 use super::scan::Finding;
@@ -54,6 +56,8 @@ pub(crate) enum Judgement<'a> {
     Nothing,
     /// The cause that a rule names.
     Found(Candidate<'a>, Confidence),
+    /// Intel MPI's reports of ranks that were ended, and what they show.
+    Intel(Candidate<'a>, intel::Ended, Confidence),
     /// The processes did not find each other; has the lines that show it.
     Lonely(Vec<usize>, Confidence),
     /// A rank raised an exception that nothing caught, and the others wait for it; has the traceback's lines.
@@ -71,6 +75,7 @@ pub(crate) struct Material<'a> {
     pub output: &'a [Finding],
     pub cluster: &'a [Finding],
     pub lonely: Option<Vec<usize>>,
+    pub world: Option<&'a World>,
 }
 
 /// Returns the verdict.
@@ -79,7 +84,7 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     let best = candidates
         .iter()
         .filter(|candidate| counts(candidate, material))
-        .max_by_key(|candidate| rank(candidate));
+        .max_by_key(|candidate| rank(candidate, &killed_on(material)));
     if let Some(lonely) = lonely(material, best) {
         return lonely;
     }
@@ -99,6 +104,9 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     if let Some(raised) = raised(material).filter(|_| !best_is_firm) {
         return Judgement::Raised(raised);
     }
+    if let Some(best) = best.filter(|best| best.finding.rule.id == intel::RULE) {
+        return by_intel(best, material);
+    }
     if let Some(best) = best.filter(|best| best.finding.rule.cause != Cause::Unknown) {
         return Judgement::Found(best.clone(), confidence(best, &candidates));
     }
@@ -110,10 +118,32 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     by_ending(material, best)
 }
 
-/// The sort key, higher is better: first a finding that names a cause, then the score, then the earlier line.
-fn rank(candidate: &Candidate<'_>) -> (bool, i32, std::cmp::Reverse<usize>) {
+/// The verdict by Intel MPI's reports alone.
+fn by_intel<'a>(best: &Candidate<'a>, material: &Material<'_>) -> Judgement<'a> {
+    let ended = intel::read(material.output, material.world);
+    // There may be fewer ranks than slots, so that the missing one never ran.
+    let confidence = match ended {
+        intel::Ended::Killed(_) => Confidence::Medium,
+        intel::Ended::Exited(_) | intel::Ended::Unclear => Confidence::Low,
+    };
+    Judgement::Intel(best.clone(), ended, confidence)
+}
+
+/// The sort key, higher is better: first a finding that names a cause, then the score, then the Worker on which the launcher
+/// reports a killed rank, then the earlier line.
+fn rank(candidate: &Candidate<'_>, killed_on: &[String]) -> (bool, i32, bool, std::cmp::Reverse<usize>) {
     let finding = candidate.finding;
-    (finding.rule.cause != Cause::Unknown, candidate.score, std::cmp::Reverse(finding.at))
+    let host = finding.values.get("host").map(|host| pod_name(host));
+    let is_killed = host.is_some_and(|host| killed_on.contains(&host));
+    (finding.rule.cause != Cause::Unknown, candidate.score, is_killed, std::cmp::Reverse(finding.at))
+}
+
+/// The Workers on which the launcher reports killed ranks.
+fn killed_on(material: &Material<'_>) -> Vec<String> {
+    let reports = material.output.iter().filter(|finding| {
+        finding.rule.cause == Cause::RankKilled && finding.rule.speaker == Speaker::Launcher
+    });
+    reports.filter_map(|report| report.values.get("host")).map(|host| pod_name(host)).collect()
 }
 
 fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
@@ -241,14 +271,16 @@ pub(crate) fn telling_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
             last.push(found);
         }
     }
-    let is_consequence = |traceback: &&Traceback| {
-        let exception = &lines[traceback.exception].text;
-        CONSEQUENCES.iter().any(|words| exception.contains(words))
-    };
-    last.iter().rev().find(|traceback| !is_consequence(traceback)).or(last.first()).copied()
+    let own = last.iter().rev().find(|traceback| !is_consequence(&lines[traceback.exception].text));
+    own.or(last.first()).copied()
 }
 
-const TRACEBACK: &str = "Traceback (most recent call last)";
+/// Whether a rank raises this exception because another rank or process has ended.
+pub(crate) fn is_consequence(exception: &str) -> bool {
+    CONSEQUENCES.iter().any(|words| exception.contains(words))
+}
+
+pub(crate) const TRACEBACK: &str = "Traceback (most recent call last)";
 /// Tracebacks with more lines between them do not belong together: the program survived the earlier one.
 const LINES_BETWEEN: usize = 40;
 /// What Python prints between the tracebacks of exceptions of which one led to the next.
@@ -315,12 +347,13 @@ fn raised(material: &Material<'_>) -> Option<Traceback> {
     let Ending::Running { silent_seconds } = material.ending else { return None };
     let found = last_traceback(material.lines).filter(|_| silent_seconds >= EXCEPTION_SECONDS)?;
     let after = material.lines.len() - 1 - found.exception;
-    let interrupted = material.lines[found.exception].text.starts_with("KeyboardInterrupt");
+    let telling = telling_traceback(material.lines).unwrap_or(found);
+    let interrupted = material.lines[telling.exception].text.starts_with("KeyboardInterrupt");
     let most = match silent_seconds {
         ..LONG_SILENCE_SECONDS => LINES_AFTER_EXCEPTION,
         _ => LINES_BEFORE_LONG_SILENCE,
     };
-    (after <= most && !interrupted).then_some(found)
+    (after <= most && !interrupted).then_some(telling)
 }
 
 fn lonely<'a>(material: &Material<'a>, best: Option<&Candidate<'_>>) -> Option<Judgement<'a>> {

@@ -13,6 +13,7 @@ mod collect;
 mod explain;
 mod facts;
 mod guide;
+mod intel;
 mod judge;
 mod last_words;
 mod lines;
@@ -186,6 +187,7 @@ pub fn diagnose(output: &Output, ending: Ending, facts: &Facts) -> Option<Diagno
         output: &in_output,
         cluster: &in_cluster,
         lonely: world::lonely(&printed, ranks),
+        world: facts.world.as_ref(),
     };
     let verdict = judge::judge(&material);
     explain::explain(&verdict, &material, &told, facts)

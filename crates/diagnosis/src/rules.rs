@@ -12,6 +12,8 @@ mod ranks;
 mod settings;
 mod transport;
 
+use std::collections::BTreeMap;
+
 use super::cause::Cause;
 
 /// Which program prints the text.
@@ -145,6 +147,14 @@ impl Rule {
         self.advice = Some(advice);
         self
     }
+}
+
+/// Returns the advice on a finding of a rule, if that of its cause would not fit.
+pub(crate) fn advice(rule: &Rule, values: &BTreeMap<String, String>) -> Option<&'static str> {
+    let is = |name: &str, of: &[&str]| values.get(name).is_some_and(|value| of.contains(&value.as_str()));
+    let by_bus_error = is("signal", &["7", "135"]) || is("name", &["Bus error"]);
+    let crashed_so = rule.cause == Cause::RankCrashed && by_bus_error;
+    rule.advice.or(crashed_so.then_some(ranks::BUS_ERROR_ADVICE))
 }
 
 /// Whether the rule matches connections to any peer, not only to the job's pods.

@@ -4,6 +4,19 @@ use super::super::cause::Cause;
 use super::weight::{CONSEQUENCE, END, EXIT, REASON, ROOT, STATUS, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
+/// The path in a line with the text of an error number: `cp: error writing '/data/x': TEXT`, `[Errno 28] TEXT: '/data/x'`.
+macro_rules! paths_of_errno {
+    ($text:literal) => {
+        &[
+            concat!(r#"\A.*?[^\w/](?P<path>/[^'"\s:\xe2]+)\S{0,3}: (?:\[Errno \d+\] )?(?:"#, $text, ")"),
+            concat!(r"\A.*(?:", $text, r#").*?['"](?P<path>/[^'"\s]+)"#),
+        ]
+    };
+}
+
+/// Advice on a rank that was ended by a bus error.
+pub(crate) const BUS_ERROR_ADVICE: &str = "Mount an emptyDir with medium: Memory at /dev/shm in the Workers (it counts against the memory limit): a bus error (signal 7) mostly means that /dev/shm, 64 MiB unless asked otherwise, is full. Another reason is a mapped file that was cut or whose volume is full or gone.";
+
 pub(super) const RULES: &[Rule] = &[
     rule(
         "agent-out-of-memory",
@@ -217,10 +230,10 @@ pub(super) const RULES: &[Rule] = &[
     .block(r"=   EXIT STATUS: \d+|=   EXIT CODE: (?:1|2|3|255|256|512|768)\b")
     .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)", r"EXIT (?:STATUS|CODE): (?P<code>\d+)"])
     .report(),
-    // Intel MPI ends the other ranks with signal 9 and reports those, often nothing else, so this names no cause.
+    // Intel MPI ends the other ranks of a Worker with signal 9 and reports those, too. `intel` reads which it was.
     rule(
         "intel-killed",
-        Cause::Unknown,
+        Cause::RankKilled,
         CONSEQUENCE,
         "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         r"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
@@ -228,7 +241,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"=   KILLED BY SIGNAL: 9\b")
     .details(&[r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+)"])
-    .says("{who|A rank} on {host|a Worker} was killed by signal 9: from outside, or by mpiexec because another rank had failed, which Intel MPI does not report")
+    .says("{who|A rank} on {host|a Worker} was killed by signal 9: from outside or for memory, or by mpiexec because another rank on that Worker had ended with an error, which Intel MPI does not report")
     .run(),
     rule(
         "intel-signal-handler",
@@ -493,15 +506,39 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Rank),
     rule(
+        "no-space-shm",
+        Cause::SharedMemoryTooSmall,
+        REASON + 1,
+        "No space left on device",
+        r"/dev/shm\b\S*: (?:\[Errno \d+\] )?No space left on device|No space left on device:? .?/dev/shm\b",
+        "OSError: [Errno 28] No space left on device: '/dev/shm/batch-7'",
+    )
+    .by(Speaker::Program)
+    .says("/dev/shm is full"),
+    rule(
         "no-space",
         Cause::StorageUnusable,
         REASON,
-        "No space left on device",
-        r#"(?:(?:OSError|IOError): \[Errno 28\] |write error: |cannot create .*: |ENOSPC: )No space left on device(?:: ['"]?(?P<path>[^'"\s]+))?"#,
+        "No space left on device|isk quota exceeded",
+        r"(?:^|[:\]('] ?)(?P<reason>No space left on device|Disk quota exceeded)\b",
         "OSError: [Errno 28] No space left on device: '/checkpoints/epoch-3.pt'",
     )
     .by(Speaker::Program)
-    .says("No space left: {path|a volume} is full"),
+    .details(paths_of_errno!("No space left on device|Disk quota exceeded"))
+    .says("No space left: {path|a volume} is full ({reason|})")
+    .advice("Delete old checkpoints or enlarge the volume; a directory that no volume is mounted at, such as /tmp, counts against the limit of ephemeral-storage: raise it, or mount an emptyDir or a claim there. With a quota (Disk quota exceeded), ask an administrator of the storage for more."),
+    rule(
+        "read-only",
+        Cause::StorageUnusable,
+        REASON,
+        "Read-only file system",
+        r"(?:^|[:\]('] ?)(?P<reason>Read-only file system)\b",
+        "OSError: [Errno 30] Read-only file system: '/opt/app/cache'",
+    )
+    .by(Speaker::Program)
+    .details(paths_of_errno!("Read-only file system"))
+    .says("{path|A directory} cannot be written: its file system is read-only")
+    .advice("Write to a volume: mount an emptyDir or a claim at that directory (without readOnly: true), or set TMPDIR, HOME or the program's output directory to one. With securityContext.readOnlyRootFilesystem: true, nothing outside of volumes can be written."),
     rule(
         "session-directory",
         Cause::StorageUnusable,

@@ -1,6 +1,7 @@
 //! Classes of answers that were wrong for outputs that no rule had been written for.
 
-use super::super::{Cause, Confidence, Diagnosis, Ending};
+use super::super::facts::{ContainerFacts, Facts, PodFacts, World};
+use super::super::{Cause, Confidence, Diagnosis, Ending, Output, diagnose};
 use super::of;
 
 const FRAME: &str = "--------------------------------------------------------------------------\n";
@@ -88,4 +89,108 @@ fn a_program_of_another_mpi_is_named_by_the_process_management_that_it_misses() 
     let answer = found(&format!("{warned}{}", raising("IndexError: rank 1 of 1")), Ending::Exited(1));
     assert_eq!(answer.cause, Cause::WrongMpi);
     assert!(answer.message.contains("MPICH"), "{answer:#?}");
+}
+
+/// Intel MPI's report of a rank that signal 9 ended.
+fn intel(rank: u32, host: &str) -> String {
+    let rule = "=".repeat(83);
+    format!(
+        "\n{rule}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK {rank} PID 12 RUNNING AT {host}\n=   KILLED BY SIGNAL: 9 (Killed)\n{rule}\n"
+    )
+}
+
+fn two_workers(slots: u32) -> Facts {
+    let workers = ["w-0", "w-1"].map(str::to_owned).to_vec();
+    Facts { world: Some(World { workers, slots }), ..Facts::default() }
+}
+
+#[test]
+fn the_ranks_that_intel_mpi_reports_tell_a_killed_rank_from_one_that_exited() {
+    let ended = Ending::Exited(255);
+    let read = |text: &str, facts: &Facts| diagnose(&Output::from(text), ended, facts).unwrap();
+    let one = read(&intel(1, "w-1"), &Facts::default());
+    assert_eq!((one.cause, one.confidence), (Cause::RankKilled, Confidence::Low));
+    assert_eq!(one.worker.as_deref(), Some("w-1"));
+    let single = read(&intel(1, "w-1"), &two_workers(1));
+    assert_eq!((single.cause, single.confidence), (Cause::RankKilled, Confidence::Medium));
+    assert_eq!(single.message, "Rank 1 on w-1 was killed by signal 9");
+    let all = read(&(intel(2, "w-1") + &intel(3, "w-1")), &two_workers(2));
+    assert_eq!(
+        (all.cause, all.message.as_str()),
+        (Cause::RankKilled, "Rank 2 or 3 on w-1 was killed by signal 9")
+    );
+    let others = read(&intel(2, "w-1"), &two_workers(2));
+    assert_eq!((others.cause, others.worker.as_deref()), (Cause::RankExited, Some("w-1")));
+    assert!(others.message.starts_with("Rank 3 on w-1 ended with an error"), "{others:#?}");
+    let mut of_memory = two_workers(2);
+    of_memory.pods = vec![out_of_memory("w-1")];
+    let counted = read(&(intel(2, "w-1") + &intel(3, "w-1")), &of_memory);
+    assert_eq!((counted.cause, counted.worker.as_deref()), (Cause::OutOfMemory, Some("w-1")));
+}
+
+/// A Worker in which the kernel has killed a process.
+fn out_of_memory(name: &str) -> PodFacts {
+    let container = ContainerFacts { name: "mpi".to_owned(), oom_kills: 1, ..ContainerFacts::default() };
+    PodFacts { name: name.to_owned(), worker: true, containers: vec![container], ..PodFacts::default() }
+}
+
+#[test]
+fn of_several_workers_short_of_memory_the_one_with_the_killed_rank_is_named() {
+    let report = "mpirun noticed that process rank 1 with PID 697 on node w-1 exited on signal 9 (Killed).\n";
+    let facts = Facts { pods: vec![out_of_memory("w-0"), out_of_memory("w-1")], ..Facts::default() };
+    let answer = diagnose(&Output::from(report), Ending::Exited(137), &facts).unwrap();
+    assert_eq!((answer.cause, answer.worker.as_deref()), (Cause::OutOfMemory, Some("w-1")));
+}
+
+#[test]
+fn words_without_a_name_belong_to_the_rank_that_the_launcher_reports() {
+    let report = "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[42395,1],3]\n  Exit code:    1\n";
+    let text = raising("MemoryError") + report;
+    let answer = diagnose(&Output::from(text.as_str()), Ending::Exited(1), &two_workers(2)).unwrap();
+    assert_eq!((answer.cause, answer.worker.as_deref()), (Cause::OutOfMemory, Some("w-1")));
+    let twice = raising("MemoryError") + &text;
+    let answer = diagnose(&Output::from(twice.as_str()), Ending::Exited(1), &two_workers(2)).unwrap();
+    assert_eq!(answer.worker, None, "two ranks printed it");
+}
+
+#[test]
+fn full_and_read_only_storage_is_named_with_its_path() {
+    let cases = [
+        (
+            "OSError: [Errno 28] No space left on device: '/checkpoints/3.pt'\n",
+            Cause::StorageUnusable,
+            "/checkpoints/3.pt",
+        ),
+        ("cp: error writing '/data/x': No space left on device\n", Cause::StorageUnusable, "/data/x"),
+        ("sh: 1: cannot create /opt/app/x: Read-only file system\n", Cause::StorageUnusable, "/opt/app/x"),
+        (
+            "touch: cannot touch \u{2018}/opt/app/x\u{2019}: Read-only file system\n",
+            Cause::StorageUnusable,
+            "/opt/app/x",
+        ),
+        (
+            "OSError: [Errno 30] Read-only file system: '/opt/app/cache'\n",
+            Cause::StorageUnusable,
+            "/opt/app/cache",
+        ),
+        ("RuntimeError: write failed (No space left on device)\n", Cause::StorageUnusable, ""),
+        (
+            "OSError: [Errno 28] No space left on device: '/dev/shm/batch-7'\n",
+            Cause::SharedMemoryTooSmall,
+            "/dev/shm",
+        ),
+    ];
+    for (text, cause, path) in cases {
+        let answer = found(text, Ending::Exited(1));
+        assert_eq!(answer.cause, cause, "{text}{answer:#?}");
+        assert!(answer.message.contains(path), "{text}{answer:#?}");
+    }
+}
+
+#[test]
+fn while_ranks_wait_the_first_exception_that_is_no_consequence_is_named() {
+    let text = raising("ValueError: no data in shard 2")
+        + &raising("RuntimeError: [../gloo/tcp/pair.cc] Connection closed by peer [10.0.0.4]:3");
+    let answer = found(&text, Ending::Running { silent_seconds: 5 });
+    assert!(answer.message.contains("ValueError: no data in shard 2"), "{answer:#?}");
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::Ending;
-use super::{of, samples, word};
+use super::samples;
 
 /// Lines that any job may print in between; none is evidence of anything.
 const CHATTER: [&str; 10] = [
@@ -20,7 +20,7 @@ const CHATTER: [&str; 10] = [
 ];
 
 fn right(sample: &samples::Sample, text: &str) -> Result<(), TestCaseError> {
-    let got = word(text, sample.ending);
+    let got = sample.word(text);
     prop_assert!(
         sample.right.iter().any(|right| right == got),
         "{}: {got}, not {:?}\n{text}",
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn cut_off_after_the_evidence(index in any_sample(), share in 0.0..1.0f64) {
         let sample = &samples::all()[index];
-        let Some(diagnosis) = of(&sample.text, sample.ending) else { return Ok(()) };
+        let Some(diagnosis) = sample.diagnosis(&sample.text) else { return Ok(()) };
         let last = diagnosis.evidence.iter().filter_map(|evidence| evidence.line).max().unwrap_or(0);
         let lines: Vec<&str> = sample.text.lines().collect();
         let keep = last + ((lines.len().saturating_sub(last)) as f64 * share) as usize;
@@ -130,7 +130,7 @@ fn a_report_in_two_lines_is_read_across_what_ranks_print_in_between() {
             let between: Vec<&str> = (0..7).map(|line| CHATTER[(first + line) % CHATTER.len()]).collect();
             let between = format!(" exited on\n{}\nsignal ", between.join("\n"));
             let text = sample.text.replace(" exited on\nsignal ", &between);
-            let got = word(&text, sample.ending);
+            let got = sample.word(&text);
             assert!(sample.right.iter().any(|right| right == got), "{}: {got}\n{text}", sample.name);
             checked += 1;
         }
@@ -144,7 +144,7 @@ fn every_sample_survives_long_names_and_a_talkative_rank() {
     let name = regex::Regex::new(r"\b([as]-(?:worker-\d|launcher))\b").unwrap();
     for sample in samples::all() {
         let long = name.replace_all(&sample.text, "$1.train.team-7.svc.cluster.local");
-        let got = word(&long, sample.ending);
+        let got = sample.word(&long);
         assert!(sample.right.iter().any(|right| right == got), "{}: {got} with long names", sample.name);
         if sample.right.iter().any(|right| right == "WrongMpi" || right == "null") {
             continue;
@@ -156,7 +156,7 @@ fn every_sample_survives_long_names_and_a_talkative_rank() {
                 .flat_map(|line| [line.to_owned(), format!("[1,{which}]<stdout>:{chatter}")])
                 .map(|line| line + "\n")
                 .collect();
-            let got = word(&talkative, sample.ending);
+            let got = sample.word(&talkative);
             assert!(
                 sample.right.iter().any(|right| right == got),
                 "{}: {got} between {chatter:?}",
@@ -170,7 +170,7 @@ fn every_sample_survives_long_names_and_a_talkative_rank() {
 fn every_sample_survives_each_launcher_prefix() {
     for sample in samples::all() {
         for prefix in ["[1,0]<stderr>:", "2026-11-21T09:10:11Z ", "[3] "] {
-            let got = word(&prefixed(&sample.text, prefix), sample.ending);
+            let got = sample.word(&prefixed(&sample.text, prefix));
             assert!(sample.right.iter().any(|right| right == got), "{}: {got} with {prefix:?}", sample.name);
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::super::{Cause, Ending, troubleshooting};
-use super::{of, samples};
+use super::samples;
 
 fn compare(path: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
@@ -37,7 +37,7 @@ fn generated_diagnosis_samples() {
     let mut rows = String::new();
     let mut table: BTreeMap<(String, String), usize> = BTreeMap::new();
     for sample in samples::all() {
-        let got = of(&sample.text, sample.ending);
+        let got = sample.diagnosis(&sample.text);
         let cause = got.as_ref().map_or("null", |diagnosis| diagnosis.cause.word());
         let expected = sample.right.iter().find(|right| *right == cause).unwrap_or(&sample.right[0]);
         *table.entry((expected.clone(), cause.to_owned())).or_default() += 1;

@@ -169,7 +169,7 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
     ),
     (
         255,
-        "Unknown",
+        "RankKilled",
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 0 PID 63 RUNNING AT w-0\n=   KILLED BY SIGNAL: 9 (Killed)\n",
     ),
     (255, "Unknown", "the sentence is terminated with signal 11 at position 3\n"),

@@ -3,16 +3,30 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::super::Ending;
-use super::{of, word};
+use super::super::facts::World;
+use super::super::{Diagnosis, Ending, Facts, Output, diagnose};
 
 /// One measured output.
 pub(super) struct Sample {
     pub name: String,
     pub text: String,
     pub ending: Ending,
+    /// What is known of the job beside its output.
+    pub facts: Facts,
     /// The acceptable causes.
     pub right: Vec<String>,
+}
+
+impl Sample {
+    /// The diagnosis of the output, or of an altered one.
+    pub fn diagnosis(&self, text: &str) -> Option<Diagnosis> {
+        diagnose(&Output::from(text), self.ending, &self.facts)
+    }
+
+    /// Its cause's word; `null` if nothing failed.
+    pub fn word(&self, text: &str) -> &'static str {
+        self.diagnosis(text).map_or("null", |diagnosis| diagnosis.cause.word())
+    }
 }
 
 fn folder() -> PathBuf {
@@ -33,7 +47,18 @@ fn read((name, right): (&str, &str)) -> Sample {
         Some(code) => Ending::Exited(i32::try_from(code).unwrap()),
         None => Ending::Running { silent_seconds: run["harness_timeout_s"].as_u64().unwrap() },
     };
-    Sample { name: name.to_owned(), text, ending, right: right.split('|').map(str::to_owned).collect() }
+    let world = run["slots_per_worker"].as_u64().map(|slots| World {
+        workers: run["workers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect(),
+        slots: u32::try_from(slots).unwrap(),
+    });
+    let facts = Facts { world, ..Facts::default() };
+    let right = right.split('|').map(str::to_owned).collect();
+    Sample { name: name.to_owned(), text, ending, facts, right }
 }
 
 #[test]
@@ -45,7 +70,7 @@ fn every_measured_output_gets_a_right_cause() {
     let wrong: Vec<String> = samples
         .iter()
         .filter_map(|sample| {
-            let got = word(&sample.text, sample.ending);
+            let got = sample.word(&sample.text);
             (!sample.right.iter().any(|right| right == got))
                 .then(|| format!("{}: {got}, not {:?}", sample.name, sample.right))
         })
@@ -57,7 +82,7 @@ fn every_measured_output_gets_a_right_cause() {
 fn evidence_is_on_the_line_that_it_names() {
     for sample in all() {
         let lines: Vec<&str> = sample.text.split('\n').collect();
-        for evidence in of(&sample.text, sample.ending).into_iter().flat_map(|diagnosis| diagnosis.evidence) {
+        for evidence in sample.diagnosis(&sample.text).into_iter().flat_map(|diagnosis| diagnosis.evidence) {
             let Some(number) = evidence.line else { continue };
             let shown = evidence.text.trim_end_matches('…');
             assert!(lines[number - 1].contains(shown), "{}: line {number} is not {shown:?}", sample.name);
@@ -91,7 +116,7 @@ fn the_worker_is_named_where_the_output_names_it() {
         ("ompi_if_include_missing", "s-worker-0"),
     ] {
         let sample = all().into_iter().find(|sample| sample.name == name).unwrap();
-        let diagnosis = of(&sample.text, sample.ending).unwrap();
+        let diagnosis = sample.diagnosis(&sample.text).unwrap();
         assert_eq!(diagnosis.worker.as_deref(), Some(worker), "{name}: {diagnosis:#?}");
     }
 }

@@ -176,7 +176,7 @@ const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
     (
         "Intel MPI: killed, by whatever",
         255,
-        "Unknown",
+        "RankKilled",
         Some("w-1"),
         "===================================================================================\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 12 RUNNING AT w-1\n=   KILLED BY SIGNAL: 9 (Killed)\n===================================================================================\n",
     ),
@@ -233,7 +233,7 @@ const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
         "kernel",
         137,
         "OutOfMemory",
-        None,
+        Some("w-1"),
         "[ 1234.5] Memory cgroup out of memory: Killed process 697 (python) total-vm:20971520kB, anon-rss:16777216kB\nmpirun noticed that process rank 1 with PID 697 on node w-1 exited on signal 9 (Killed).\n",
     ),
     (
