@@ -162,7 +162,7 @@ causes! {
     }
     ExecutableNotPermitted: User, Useless, BeforeStart {
         title: "The program may not be executed",
-        meaning: "The file is there but cannot be run: it lacks the executable bit, lies on a volume mounted noexec, or is built for another architecture.",
+        meaning: "The file is there but cannot be run: it lacks the executable bit, lies on a volume mounted noexec, or is built for another architecture (an image for arm64 on a node with amd64).",
         message: "{path|The program} may not be executed on {host|a Worker}",
         suggestion: "chmod +x the file (in a ConfigMap volume: defaultMode 0755), start scripts through their interpreter (python train.py), and check the architecture and the volume's mount options.",
     }
@@ -240,9 +240,9 @@ causes! {
     }
     SilentHang: User, Undecided, AfterStart {
         title: "The job is silent",
-        meaning: "Nothing has been printed for a while and no error either. Connections whose packets are dropped look like this, and so does a deadlock; a program that computes without printing does, too: silence alone does not fail a job.",
-        message: "No output for {seconds|some} s and no error: the job hangs, or works without printing",
-        suggestion: "Check NetworkPolicies between the Workers and back to the Launcher (MPI communication failure – check NetworkPolicies); see whether the ranks use the CPU; look for ranks that wait for one another.",
+        meaning: "Nothing has been printed for a while, and no error that names a cause. Connections whose packets are dropped look like this, and so does a deadlock; a program that computes without printing does, too: silence alone does not fail a job.",
+        message: "No output for {seconds|some} s: the job hangs, or works without printing",
+        suggestion: "See whether the ranks use the CPU: then they work, or wait for one another in MPI, as when one of them leaves out a collective call or a message is never sent. Have the program print its progress. If the job has hung since its ranks started to talk, look at the network: NetworkPolicies between the Workers and back to the Launcher (MPI communication failure – check NetworkPolicies).",
     }
     Timeout: User, Undecided, BeforeStart {
         title: "The time limit was reached",

@@ -11,6 +11,7 @@ use super::judge::{
 use super::lines::{Line, escaped, is_noise};
 use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
+use super::trouble;
 use super::{Confidence, Diagnosis, Ending, Evidence, Warning};
 
 /// The maximum number of evidence lines in a diagnosis.
@@ -43,8 +44,10 @@ pub(crate) fn explain(
             let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
                 .then(|| exception(material.lines))
                 .flatten();
-            let message = with_clue(message.clone(), clue);
-            let evidence = ending_evidence(material, clue);
+            let named = || trouble::last(material.lines).map(|at| &material.lines[at]);
+            let error = if clue.is_none() { named() } else { None };
+            let message = with_error(with_clue(message.clone(), clue), error);
+            let evidence = ending_evidence(material, clue.or(error));
             Some(diagnosis(*cause, *confidence, evidence, None, message, None))
         }
     }
@@ -121,11 +124,15 @@ fn found(
         .flatten();
     let message =
         fill(rule.says.unwrap_or(rule.cause.texts().message), &values) + &others(worker.as_ref(), &same);
-    let mut message = with_clue(message, clue);
+    // The launcher's own report of a failure gives no reason; what else was printed may be one.
+    let words = (rule.cause == Cause::Unknown).then(|| trouble::beside(lines, finding)).flatten();
+    let words = words.map(|at| &lines[at]);
+    let mut message = with_error(with_clue(message, clue), words);
     if candidate.weak && !(confidence > Confidence::Low && is_last_exception(&lines[finding.at], material)) {
         message.push_str(WEAK);
     }
     let mut evidence = vec![quote(&lines[finding.at])];
+    evidence.extend(words.map(quote));
     if rule.speaker == Speaker::Transport {
         let report = findings.iter().find(|other| rules::of_failed_launch(other.rule));
         evidence.extend(report.map(|report| quote(&lines[report.at])));
@@ -363,6 +370,14 @@ fn others(worker: Option<&String>, same: &[&Finding]) -> String {
 fn with_clue(message: String, clue: Option<&Line<'_>>) -> String {
     match clue {
         Some(line) => format!("{message}; before that the program printed: {}", line.text.trim()),
+        None => message,
+    }
+}
+
+/// Adds a line of the output that may be the reason, where none is known.
+fn with_error(message: String, line: Option<&Line<'_>>) -> String {
+    match line {
+        Some(line) => format!("{message}; the output also has: {}", line.text.trim()),
         None => message,
     }
 }

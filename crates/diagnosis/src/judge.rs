@@ -422,7 +422,7 @@ fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Judge
 
 fn silence<'a>(seconds: u64, printed: bool) -> Judgement<'a> {
     let before = if printed { "No output for" } else { "No output at all for" };
-    let message = format!("{before} {seconds} s and no error: the job hangs, or works without printing");
+    let message = format!("{before} {seconds} s: the job hangs, or works without printing");
     Judgement::Ended(Cause::SilentHang, message, Confidence::Low)
 }
 

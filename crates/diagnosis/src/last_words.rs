@@ -26,7 +26,7 @@ pub fn last_words(log: &str, rank: Option<u32>, most: usize) -> Vec<String> {
     let head = String::from_utf8_lossy(&output.head);
     let tail = String::from_utf8_lossy(&output.tail);
     let all = lines::lines(&head, &tail, &output);
-    let mut kept = unframed(&all);
+    let mut kept: Vec<&Line<'_>> = unframed(&all).into_iter().map(|at| &all[at]).collect();
     let is_of_rank = |line: &&Line<'_>| rank.is_some() && line.rank == rank;
     if kept.iter().any(is_of_rank) {
         kept.retain(is_of_rank);
@@ -38,8 +38,8 @@ pub fn last_words(log: &str, rank: Option<u32>, most: usize) -> Vec<String> {
     kept[from..].iter().map(|line| escaped(&line.text)).collect()
 }
 
-/// The lines outside of a launcher's framed reports that are not the launcher's otherwise.
-fn unframed<'a, 'b>(all: &'b [Line<'a>]) -> Vec<&'b Line<'a>> {
+/// The indices of the lines outside of a launcher's framed reports that are not the launcher's otherwise.
+pub(crate) fn unframed(all: &[Line<'_>]) -> Vec<usize> {
     let mut kept = Vec::new();
     let mut from = 0;
     while from < all.len() {
@@ -52,7 +52,7 @@ fn unframed<'a, 'b>(all: &'b [Line<'a>]) -> Vec<&'b Line<'a>> {
         let foreign =
             NOT_THE_PROGRAMS.iter().any(|start| line.text.starts_with(start)) || is_noise(&line.text);
         if !is_frame(line) && (line.by_rank || !foreign) && !line.text.trim().is_empty() {
-            kept.push(line);
+            kept.push(from);
         }
         from += 1;
     }

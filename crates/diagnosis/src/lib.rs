@@ -23,6 +23,7 @@ mod scan;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod world;
 
 use std::collections::BTreeSet;

@@ -141,7 +141,7 @@ pub(crate) fn report_stall(
         let silent = seen.pauses.awake(sign, now).as_secs();
         let (reason, found) = match &output.found {
             Some(found) => (found.cause.word(), in_words(found)),
-            None => (REASON_NO_OUTPUT, "no error: the job hangs, or works without printing".to_owned()),
+            None => (REASON_NO_OUTPUT, "no known error: the job hangs, or works without printing".to_owned()),
         };
         let message = format!("No output for {silent} s and {found}. {}", probed(job, seen, output));
         if set_condition(&mut report.status, CONDITION_STALLED, true, reason, message.clone(), now) {

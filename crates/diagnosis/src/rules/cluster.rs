@@ -3,7 +3,7 @@
 
 use super::super::cause::Cause;
 use super::super::facts::GPU_COUNTS;
-use super::launch::CRLF_ADVICE;
+use super::launch::{CRLF_ADVICE, FORMAT_ADVICE};
 use super::weight::{EXIT, REASON, ROOT, STATUS, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
@@ -148,6 +148,17 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Cluster)
     .says("Failed to pull image '{image|}': the node's disk is full"),
     rule(
+        "image-platform",
+        Cause::ImagePull,
+        ROOT + 4,
+        "no match for platform|no matching manifest|does not match the specified platform|image operating system",
+        r#"(?:^pod (?P<host>\S+): )?.*image "(?P<image>[^"]+)".*(?:no match for platform|no matching manifest for (?P<reason>[\w/]+)|does not match the specified platform)"#,
+        "pod train-worker-1: event Failed: Failed to pull image \"registry.example/train:1\": no match for platform in manifest: not found",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': it is not built for the architecture of the node")
+    .advice("Build the image for the architecture of the nodes, which is mostly amd64: docker build --platform linux/amd64, or several platforms with docker buildx."),
+    rule(
         "image-failed",
         Cause::ImagePull,
         ROOT,
@@ -191,6 +202,17 @@ pub(super) const RULES: &[Rule] = &[
         "Free some space on the node's disk, or run the job on another node; on your own machine, that is the disk that holds the local cluster's directory. Then run the job again.",
     ),
     // Starting containers
+    rule(
+        "start-format",
+        Cause::ExecutableNotPermitted,
+        ROOT + 1,
+        "exec format error",
+        r#"(?:^pod (?P<host>\S+): )?.*exec:? "?(?P<path>/[^"\s:]+)"?:.*exec format error"#,
+        "pod train-worker-1: container mpi terminated: StartError, exit code 128: failed to create containerd task: exec /usr/sbin/sshd: exec format error: unknown",
+    )
+    .by(Speaker::Cluster)
+    .says("{path|The program} of {host|the pod} cannot run on its node: it is built for another architecture, or it is a script whose first line names no interpreter")
+    .advice(FORMAT_ADVICE),
     rule(
         "start-no-program",
         Cause::ExecutableNotFound,

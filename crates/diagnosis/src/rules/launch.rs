@@ -15,6 +15,13 @@ macro_rules! daemons {
 pub(super) const CRLF: &str = "A script has Windows line ends (CRLF): the carriage return at the end of each line counts as a part of the last word";
 pub(super) const CRLF_ADVICE: &str = "Convert the script (sed -i 's/\\r$//' SCRIPT, or dos2unix), also where it is in a ConfigMap, and keep it so in git (.gitattributes: *.sh text eol=lf).";
 
+/// A program that the kernel cannot run.
+pub(super) const FORMAT: &str = "{path|The program} cannot run on {host|the node}: it is built for another architecture, or it is a script whose first line names no interpreter";
+pub(super) const FORMAT_ADVICE: &str = "Build the image for the architecture of the nodes, which is mostly amd64: docker build --platform linux/amd64 (an image built on a Mac is for arm64 otherwise); kubectl get nodes -L kubernetes.io/arch shows it. If it is a script, let its first line be #!/bin/sh or another interpreter.";
+
+const KEY_MODE_ADVICE: &str = "Let only its owner read the key: defaultMode: 0400 on the Secret's volume, and no fsGroup, which lets the group read it; or copy the key to a file of the user that runs, with mode 0600, before the Launcher starts mpirun.";
+const NO_USER_ADVICE: &str = "Use the launch agent, which needs no entry (annotation training.opendatahub.io/launch: agent). To stay with ssh, run as a user that the image's /etc/passwd has (securityContext.runAsUser), or let the start script add one: echo \"mpi:x:$(id -u):0::/tmp:/bin/sh\" >> /etc/passwd, where the image lets its group write that file.";
+
 pub(super) const RULES: &[Rule] = &[
     // Names
     rule(
@@ -170,7 +177,8 @@ pub(super) const RULES: &[Rule] = &[
         r"Permissions (?P<code>0\d+) for '?(?P<path>[^']+?)'? are too open",
         "Permissions 0640 for '/root/.ssh/id_rsa' are too open.",
     )
-    .says("ssh refuses the key {path|file}: its mode {code|} lets others read it"),
+    .says("ssh refuses the key {path|file}: its mode {code|} lets others read it")
+    .advice(KEY_MODE_ADVICE),
     rule(
         "ssh-load-key",
         Cause::AuthenticationFailed,
@@ -179,7 +187,8 @@ pub(super) const RULES: &[Rule] = &[
         r#"^Load key "(?P<path>[^"]+)": (?P<reason>.+)"#,
         "Load key \"/root/.ssh/id_rsa\": bad permissions",
     )
-    .says("ssh cannot use the key {path|file}: {reason|}"),
+    .says("ssh cannot use the key {path|file}: {reason|}")
+    .advice("With bad permissions: give the file the mode 0600 and the user that runs as its owner (for a Secret's volume: defaultMode: 0400). With an invalid format or an error in libcrypto: the file is not a whole private key, as when its last line end is lost or it was encoded twice; create the Secret from the file itself (kubectl create secret generic --from-file)."),
     rule(
         "ssh-config-owner",
         Cause::AuthenticationFailed,
@@ -188,7 +197,8 @@ pub(super) const RULES: &[Rule] = &[
         r"Bad owner or permissions on (?P<path>\S+)",
         "Bad owner or permissions on /root/.ssh/config",
     )
-    .says("ssh refuses {path|its configuration}: wrong owner or mode"),
+    .says("ssh refuses {path|its configuration}: wrong owner or mode")
+    .advice("Give the file the mode 0600 and the user that runs, or root, as its owner; nobody else may write it. With an arbitrary user id (OpenShift), put the options into /etc/ssh/ssh_config.d of the image instead."),
     rule(
         "ssh-no-user",
         Cause::AuthenticationFailed,
@@ -197,7 +207,8 @@ pub(super) const RULES: &[Rule] = &[
         r"^No user exists for uid (?P<code>\d+)",
         "No user exists for uid 1000660000",
     )
-    .says("ssh does not run for uid {code|}: it has no entry in the password file"),
+    .says("ssh does not run for uid {code|}: it has no entry in the password file")
+    .advice(NO_USER_ADVICE),
     rule(
         "plm-no-user",
         Cause::AuthenticationFailed,
@@ -206,7 +217,18 @@ pub(super) const RULES: &[Rule] = &[
         r"^The user \((?P<code>\d+)\) is unknown to the system",
         "The user (1000660000) is unknown to the system (i.e. there is no corresponding",
     )
-    .says("mpirun cannot start daemons by ssh: uid {code|} has no entry in the password file"),
+    .says("mpirun cannot start daemons by ssh: uid {code|} has no entry in the password file")
+    .advice(NO_USER_ADVICE),
+    rule(
+        "ssh-no-shell",
+        Cause::AuthenticationFailed,
+        ROOT,
+        "This account is ",
+        r"^This account is (?:currently not available|not available|disabled)\b",
+        "This account is currently not available.",
+    )
+    .says("The Worker was reached, but the account there has no login shell (nologin)")
+    .advice("Give the account a shell in the Workers' image (usermod --shell /bin/sh USER), log in as another user, or use the launch agent, which needs no account (annotation training.opendatahub.io/launch: agent)."),
     rule(
         "agent-key",
         Cause::AuthenticationFailed,
@@ -411,14 +433,15 @@ pub(super) const RULES: &[Rule] = &[
     .run(),
     rule(
         "hydra-proxy-lost",
-        Cause::Unknown,
+        Cause::DaemonLost,
         CONSEQUENCE + 1,
         "assert (!closed) failed",
         r"\[mpiexec@[^\]]*\] \S*control_cb .*assert \(!closed\) failed",
         "[mpiexec@train-launcher] control_cb (pm/pmiserv/pmiserv_cb.c:208): assert (!closed) failed",
     )
     .run()
-    .says("mpiexec has lost its proxy on a Worker; the reason is not in this output"),
+    .says("mpiexec has lost its proxy on a Worker, which could not report why: it was killed, or its connection broke")
+    .advice("Look at the Workers' pods: their last state, restarts, events and nodes. If the job fails so at each start, check that its working directory (-wdir) exists in all Workers: a proxy of MPICH that cannot enter it ends without a word."),
     rule(
         "hydra-downstream",
         Cause::DaemonLost,
@@ -439,7 +462,7 @@ pub(super) const RULES: &[Rule] = &[
         "[mpiexec@train-launcher] Error: Downstream from host train-worker-1 exited abnormally",
     )
     .run()
-    .says("mpiexec's proxy on {host|a Worker} ended early; the reason is not in this output"),
+    .says("mpiexec's proxy on {host|a Worker} ended early"),
     // Open MPI 4 overruns a buffer for the part of host names before their number. Our operator prevents it for its jobs.
     rule(
         "long-host-names",
@@ -503,10 +526,21 @@ pub(super) const RULES: &[Rule] = &[
         Cause::ExecutableNotPermitted,
         ROOT - 1,
         "execvp error on file ",
-        r"(?:\[proxy:[^@\]]*@(?P<host>[^\]]+)\].*)?execvp error on file (?P<path>\S+) \((?P<reason>Permission denied|Exec format error)",
+        r"(?:\[proxy:[^@\]]*@(?P<host>[^\]]+)\].*)?execvp error on file (?P<path>\S+) \((?P<reason>Permission denied)",
         "[proxy:0:1@train-worker-1] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /opt/train (Permission denied)",
     )
     .run(),
+    rule(
+        "hydra-exe-format",
+        Cause::ExecutableNotPermitted,
+        ROOT - 1,
+        "execvp error on file ",
+        r"(?:\[proxy:[^@\]]*@(?P<host>[^\]]+)\].*)?execvp error on file (?P<path>\S+) \((?P<reason>Exec format error)",
+        "[proxy:0:1@train-worker-1] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /opt/train (Exec format error)",
+    )
+    .run()
+    .says(FORMAT)
+    .advice(FORMAT_ADVICE),
     rule(
         "execve-error",
         Cause::ExecutableNotPermitted,
@@ -517,6 +551,19 @@ pub(super) const RULES: &[Rule] = &[
     )
     .details(&[r"Local host: +(?P<host>\S+)", r"Application name: +(?P<path>\S+)", r"Error: +(?P<reason>\S.*)"])
     .run(),
+    rule(
+        "execve-format",
+        Cause::ExecutableNotPermitted,
+        ROOT + 1,
+        "tried to fork a new process via the \"execve\"",
+        r#"tried to fork a new process via the "execve" system call"#,
+        "Open MPI tried to fork a new process via the \"execve\" system call but\n  Local host:        train-worker-1\n  Application name:  /opt/train\n  Error:             Exec format error",
+    )
+    .block(r"Error: +Exec format error")
+    .details(&[r"Local host: +(?P<host>\S+)", r"Application name: +(?P<path>\S+)"])
+    .run()
+    .says(FORMAT)
+    .advice(FORMAT_ADVICE),
     rule(
         "python-no-script",
         Cause::ExecutableNotFound,
@@ -572,7 +619,8 @@ pub(super) const RULES: &[Rule] = &[
         "exec /opt/train: exec format error",
     )
     .by(Speaker::Rank)
-    .says("{path|The program} is built for another architecture"),
+    .says(FORMAT)
+    .advice(FORMAT_ADVICE),
     // Scripts with Windows line ends. `lines` shows a carriage return that is part of a name as `\r`; bash and env print it
     // so themselves, the shell and Perl as `^M`.
     rule(
@@ -689,7 +737,7 @@ pub(super) const RULES: &[Rule] = &[
         r"\[mpiexec@[^\]]*\] ui_cmd_cb .*Launch proxy failed",
         "[mpiexec@train-launcher] ui_cmd_cb (mpiexec/pmiserv_pmci.c:51): Launch proxy failed.",
     )
-    .says("mpiexec could not start its proxies on the Workers; the reason is not in this output"),
+    .says("mpiexec could not start its proxies on the Workers"),
     rule(
         "daemon-status",
         Cause::Unknown,
@@ -698,7 +746,7 @@ pub(super) const RULES: &[Rule] = &[
         r"A daemon died unexpectedly with status (?P<code>\d+)",
         "A daemon died unexpectedly with status 255 while attempting",
     )
-    .says("mpirun could not start its daemons on the Workers (exit status {code|unknown}); the reason is not in this output"),
+    .says("mpirun could not start its daemons on the Workers (exit status {code|unknown})"),
     rule(
         "daemons-not-started",
         Cause::Unknown,
@@ -707,7 +755,7 @@ pub(super) const RULES: &[Rule] = &[
         r"was unable to reliably start one or more daemons",
         "ORTE was unable to reliably start one or more daemons.",
     )
-    .says("mpirun could not start its daemons on the Workers; the reason is not in this output"),
+    .says("mpirun could not start its daemons on the Workers"),
     rule(
         "daemon-report",
         Cause::Unknown,
@@ -717,7 +765,7 @@ pub(super) const RULES: &[Rule] = &[
         "A daemon failed to report back after being spawned. This could\n  Remote host:   train-worker-0\n  Daemon exit status: 255",
     )
     .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
-    .says("mpirun could not start its daemon on {host|a Worker} (exit status {code|unknown}); the reason is not in this output"),
+    .says("mpirun could not start its daemon on {host|a Worker} (exit status {code|unknown})"),
     rule(
         "bstrap-proxy",
         Cause::Unknown,
@@ -726,5 +774,5 @@ pub(super) const RULES: &[Rule] = &[
         r"[Uu]nable to run bstrap_proxy on (?P<host>\S+)",
         "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 256)",
     )
-    .says("mpiexec could not start its daemon on {host|a Worker}; the reason is not in this output"),
+    .says("mpiexec could not start its daemon on {host|a Worker}"),
 ];

@@ -317,7 +317,7 @@ pub(super) const RULES: &[Rule] = &[
         r"(?:ORTE|PRTE) does not know how to route a message to the specified daemon",
         "ORTE does not know how to route a message to the specified daemon",
     )
-    .says("mpirun could not reach its daemons; the reason is not in this output"),
+    .says("mpirun could not reach its daemons"),
     // Interfaces
     rule(
         "btl-interface",

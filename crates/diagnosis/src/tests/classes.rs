@@ -1,6 +1,6 @@
 //! Classes of answers that were wrong for outputs that no rule had been written for.
 
-use super::super::facts::{ContainerFacts, Facts, PodFacts, World};
+use super::super::facts::{ContainerFacts, Facts, PodFacts, Terminated, World};
 use super::super::{Cause, Confidence, Diagnosis, Ending, Output, diagnose};
 use super::of;
 
@@ -154,6 +154,83 @@ fn words_without_a_name_belong_to_the_rank_that_the_launcher_reports() {
 }
 
 #[test]
+fn a_message_does_not_deny_what_the_output_has() {
+    let silent = Ending::Running { silent_seconds: 60 };
+    let log = "[w-0:00012] [[3,0],1] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file grpcomm_direct.c at line 355\n";
+    let answer = found(log, silent);
+    assert_eq!(answer.cause, Cause::SilentHang);
+    assert!(!answer.message.contains("no error"), "{answer:#?}");
+    assert!(answer.message.contains("Data unpack would read past end of buffer"), "{answer:#?}");
+    assert!(answer.evidence.iter().any(|evidence| evidence.line == Some(1)), "{answer:#?}");
+    let metric = found("epoch 3 error 0.13\nstep 4: error: 0.12, 0 errors\n", silent);
+    assert!(!metric.message.contains("error"), "{metric:#?}");
+
+    let report = format!(
+        "{FRAME}ORTE was unable to reliably start one or more daemons.\nThis usually is caused by:\n{FRAME}"
+    );
+    let reasons = ["the jump host is closed for maintenance", "Error: your ticket has expired"];
+    for reason in reasons {
+        for text in [format!("{reason}\n{report}"), format!("{report}{reason}\n")] {
+            let answer = found(&text, Ending::Exited(1));
+            assert_eq!(answer.cause, Cause::Unknown);
+            assert!(answer.message.ends_with(reason) && !answer.message.contains("not in"), "{answer:#?}");
+        }
+    }
+    assert!(!found(&report, Ending::Exited(1)).message.contains("not in this output"));
+}
+
+#[test]
+fn an_account_without_a_shell_is_named() {
+    let text = format!(
+        "This account is currently not available.\n{FRAME}ORTE was unable to reliably start one or more daemons.\n{FRAME}"
+    );
+    let answer = found(&text, Ending::Exited(1));
+    assert_eq!(answer.cause, Cause::AuthenticationFailed);
+    assert!(answer.suggestion.contains("login") || answer.suggestion.contains("shell"), "{answer:#?}");
+}
+
+#[test]
+fn advice_fits_what_the_output_shows() {
+    let executable = "Open MPI tried to fork a new process via the \"execve\" system call but\n  Local host:        w-1\n  Application name:  /opt/train\n  Error:             Exec format error\n";
+    let killed_by_bus_error =
+        "mpirun noticed that process rank 1 with PID 6 on node w-1 exited on signal 7 (Bus error).\n";
+    let cases = [
+        ("exec /opt/train: exec format error\n", 1, "amd64"),
+        (executable, 1, "amd64"),
+        (
+            "[proxy:0@w-1] HYDU_create_process (launch.c:73): execvp error on file /opt/train (Exec format error)\n",
+            255,
+            "amd64",
+        ),
+        ("No user exists for uid 1000660000\n", 255, "launch agent"),
+        ("Permissions 0640 for '/root/.ssh/id_rsa' are too open.\n", 255, "defaultMode: 0400"),
+        (killed_by_bus_error, 135, "emptyDir with medium: Memory at /dev/shm"),
+        ("Fatal Python error: Bus error\n", 135, "emptyDir with medium: Memory at /dev/shm"),
+        ("cp: error writing '/data/x': No space left on device\n", 1, "the volume"),
+        ("OSError: [Errno 122] Disk quota exceeded: '/home/a/ck.pt'\n", 1, "quota"),
+        ("OSError: [Errno 30] Read-only file system: '/opt/app/cache'\n", 1, "readOnlyRootFilesystem"),
+        (
+            "touch: cannot touch \u{2018}/opt/app/x\u{2019}: Read-only file system\n",
+            1,
+            "readOnlyRootFilesystem",
+        ),
+    ];
+    for (text, code, words) in cases {
+        let answer = found(text, Ending::Exited(code));
+        assert!(answer.suggestion.contains(words), "{text}{answer:#?}");
+        assert!(!answer.suggestion.starts_with("chmod"), "{text}{answer:#?}");
+    }
+    let key = found("No user exists for uid 1000660000\n", Ending::Exited(255));
+    assert!(!key.suggestion.contains("0600"), "{key:#?}");
+    let silent = found("epoch 1\n", Ending::Running { silent_seconds: 60 });
+    let first = silent.suggestion.split('.').next().unwrap();
+    assert!(first.contains("CPU") && !first.contains("NetworkPolicies"), "{silent:#?}");
+    let consequence =
+        found(&raising("ConnectionResetError: [Errno 104] Connection reset by peer"), Ending::Exited(1));
+    assert!(consequence.suggestion.contains("ended first"), "{consequence:#?}");
+}
+
+#[test]
 fn full_and_read_only_storage_is_named_with_its_path() {
     let cases = [
         (
@@ -185,6 +262,43 @@ fn full_and_read_only_storage_is_named_with_its_path() {
         assert_eq!(answer.cause, cause, "{text}{answer:#?}");
         assert!(answer.message.contains(path), "{text}{answer:#?}");
     }
+}
+
+#[test]
+fn an_image_of_another_architecture_is_named_by_the_cluster_too() {
+    let pod = |change: &dyn Fn(&mut PodFacts)| {
+        let mut pod = PodFacts { name: "w-1".to_owned(), worker: true, ..PodFacts::default() };
+        change(&mut pod);
+        let facts = Facts { pods: vec![pod], ..Facts::default() };
+        diagnose(&Output::from(""), Ending::Unknown, &facts).unwrap()
+    };
+    let pulled = pod(&|pod| {
+        let words =
+            "Failed to pull image \"registry.example/train:1\": no match for platform in manifest: not found";
+        pod.events.push(("Failed".to_owned(), words.to_owned()));
+    });
+    let started = pod(&|pod| {
+        let message =
+            "failed to create containerd task: exec /usr/sbin/sshd: exec format error: unknown".to_owned();
+        let terminated = Some(Terminated { exit_code: 128, reason: "StartError".to_owned(), message });
+        pod.containers.push(ContainerFacts {
+            name: "mpi".to_owned(),
+            terminated,
+            ..ContainerFacts::default()
+        });
+    });
+    assert_eq!((pulled.cause, started.cause), (Cause::ImagePull, Cause::ExecutableNotPermitted));
+    for answer in [pulled, started] {
+        assert!(answer.suggestion.contains("--platform linux/amd64"), "{answer:#?}");
+    }
+}
+
+#[test]
+fn a_proxy_that_mpich_has_lost_is_a_lost_daemon() {
+    let lost = "[mpiexec@l] control_cb (mpiexec/pmiserv_cb.c:280): assert (!closed) failed\n[mpiexec@l] main (mpiexec.c:270): process manager error waiting for completion\n";
+    let answer = found(lost, Ending::Exited(255));
+    assert_eq!((answer.cause, answer.confidence), (Cause::DaemonLost, Confidence::Low));
+    assert!(answer.suggestion.contains("-wdir"), "{answer:#?}");
 }
 
 #[test]

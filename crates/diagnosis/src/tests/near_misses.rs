@@ -143,7 +143,8 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
         "RankExited",
         "[mpiexec@l] Error: Downstream from host w-1 exited abnormally\n[mpiexec@l] wait_proxies_to_terminate (i_mpiexec.c:554): downstream from host w-1 exited with status 137\n",
     ),
-    (255, "Unknown", "[mpiexec@l] control_cb (pmiserv_cb.c:280): assert (!closed) failed\n"),
+    (255, "DaemonLost", "[mpiexec@l] control_cb (pmiserv_cb.c:280): assert (!closed) failed\n"),
+    (255, "Unknown", "control_cb (worker.c:280): assert (!closed) failed\n"),
     // No nodes
     (
         1,
