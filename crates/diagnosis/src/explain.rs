@@ -44,9 +44,10 @@ pub(crate) fn explain(
             let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
                 .then(|| exception(material.lines))
                 .flatten();
-            let named = || trouble::last(material.lines).map(|at| &material.lines[at]);
-            let error = if clue.is_none() { named() } else { None };
-            let message = with_error(with_clue(message.clone(), clue), error);
+            let error =
+                clue.is_none().then(|| trouble::any(material.lines, *cause == Cause::Unknown)).flatten();
+            let message = with_error(with_clue(message.clone(), clue), error.as_ref());
+            let error = error.map(|(at, _)| &material.lines[at]);
             let evidence = ending_evidence(material, clue.or(error));
             Some(diagnosis(*cause, *confidence, evidence, None, message, None))
         }
@@ -125,9 +126,13 @@ fn found(
     let message =
         fill(rule.says.unwrap_or(rule.cause.texts().message), &values) + &others(worker.as_ref(), &same);
     // The launcher's own report of a failure gives no reason; what else was printed may be one.
-    let words = (rule.cause == Cause::Unknown).then(|| trouble::beside(lines, finding)).flatten();
-    let words = words.map(|at| &lines[at]);
-    let mut message = with_error(with_clue(message, clue), words);
+    let words = match rule.cause {
+        Cause::Unknown => trouble::beside(lines, finding),
+        Cause::RankExited if rule.phase == Phase::Report && clue.is_none() => trouble::before(lines, finding),
+        _ => None,
+    };
+    let mut message = with_error(with_clue(message, clue), words.as_ref());
+    let words = words.map(|(at, _)| &lines[at]);
     if candidate.weak && !(confidence > Confidence::Low && is_last_exception(&lines[finding.at], material)) {
         message.push_str(WEAK);
     }
@@ -374,10 +379,10 @@ fn with_clue(message: String, clue: Option<&Line<'_>>) -> String {
     }
 }
 
-/// Adds a line of the output that may be the reason, where none is known.
-fn with_error(message: String, line: Option<&Line<'_>>) -> String {
-    match line {
-        Some(line) => format!("{message}; the output also has: {}", line.text.trim()),
+/// Adds words of the output that may be the reason, where none is known.
+fn with_error(message: String, words: Option<&(usize, String)>) -> String {
+    match words {
+        Some((_, words)) => format!("{message}; the output also has: {words}"),
         None => message,
     }
 }

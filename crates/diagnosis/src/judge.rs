@@ -111,7 +111,7 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
         return Judgement::Found(best.clone(), confidence(best, &candidates));
     }
     // A shell's codes for signals say more than an exception that may have been handled.
-    let says_more = matches!(material.ending, Ending::Exited(124 | 127 | 129..));
+    let says_more = matches!(material.ending, Ending::Exited(124 | 127 | 129..=192));
     if let Some(uncaught) = uncaught(material).filter(|_| !says_more) {
         return Judgement::Uncaught(uncaught);
     }
@@ -225,7 +225,8 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     let recent = material.lines.len() - candidate.finding.at <= LINES_AFTER;
     match material.ending {
         Ending::Exited(0) => {
-            rules::of_failed_success(rule) && !candidate.weak && !material.lines[candidate.finding.at].by_rank
+            let is_its_own = rule.speaker == Speaker::Rank || !material.lines[candidate.finding.at].by_rank;
+            rules::of_failed_success(rule) && !candidate.weak && is_its_own
         }
         Ending::Exited(_) => candidate.score >= LEAST,
         Ending::Unknown => {
@@ -252,8 +253,11 @@ pub(crate) struct Traceback {
 /// first whose exception is no consequence of another rank's end.
 pub(crate) fn telling_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
     let from = lines.len().saturating_sub(TRACEBACK_LINES);
-    let begins = (from..lines.len()).filter(|at| lines[*at].text.contains(TRACEBACK)).collect::<Vec<_>>();
-    let all: Vec<Traceback> = begins.into_iter().filter_map(|begin| traceback_at(lines, begin)).collect();
+    let all =
+        (from..lines.len()).filter_map(|at| traceback_at(lines, at).or_else(|| syntax_error_at(lines, at)));
+    let mut all: Vec<Traceback> = all.collect();
+    // A syntax error of an imported module ends a traceback.
+    all.dedup_by_key(|found| found.exception);
     let mut last: Vec<Traceback> = Vec::new();
     for found in all.into_iter().rev() {
         let is_near =
@@ -306,12 +310,39 @@ const CONSEQUENCES: [&str; 11] = [
 /// The last Python traceback in the lines.
 pub(crate) fn last_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
     let from = lines.len().saturating_sub(TRACEBACK_LINES);
-    let begin = from + lines[from..].iter().rposition(|line| line.text.contains(TRACEBACK))?;
-    traceback_at(lines, begin)
+    let last = (from..lines.len())
+        .rev()
+        .find(|at| lines[*at].text.contains(TRACEBACK))
+        .and_then(|begin| traceback_at(lines, begin));
+    let syntax = (from..lines.len()).rev().find_map(|at| syntax_error_at(lines, at));
+    last.into_iter().chain(syntax).max_by_key(|found| found.exception)
 }
+
+/// What Python prints of a program that it cannot parse: a traceback without its heading.
+fn syntax_error_at(lines: &[Line<'_>], begin: usize) -> Option<Traceback> {
+    let is_of_rank = |line: &&Line<'_>| line.rank == lines[begin].rank;
+    // Of the indentation, a rank's tag may have taken a part.
+    if !lines[begin].text.trim_start().starts_with("File \"") || !lines[begin].text.starts_with(' ') {
+        return None;
+    }
+    let mut after = lines[begin + 1..].iter().take(LINES_OF_SYNTAX_ERROR).enumerate();
+    let (offset, _) = after
+        .find(|(_, line)| is_of_rank(line) && SYNTAX_ERRORS.iter().any(|name| line.text.starts_with(name)))?;
+    let between = &lines[begin + 1..=begin + offset];
+    let is_broken = between.iter().filter(is_of_rank).any(|line| !line.text.starts_with(' '));
+    (!is_broken).then_some(Traceback { begin, exception: begin + 1 + offset })
+}
+
+/// The exceptions of a program that Python cannot parse.
+const SYNTAX_ERRORS: [&str; 3] = ["SyntaxError: ", "IndentationError: ", "TabError: "];
+/// The lines of such an error, between those of other ranks: the statement, a mark below it, and the exception.
+const LINES_OF_SYNTAX_ERROR: usize = 12;
 
 /// The traceback with its heading there.
 fn traceback_at(lines: &[Line<'_>], begin: usize) -> Option<Traceback> {
+    if !lines[begin].text.contains(TRACEBACK) {
+        return None;
+    }
     let exception = lines[begin + 1..].iter().position(|line| {
         let (name, message) = line.text.split_once(':').unwrap_or((&line.text, ""));
         let is_part =
@@ -373,7 +404,7 @@ fn confidence(best: &Candidate<'_>, all: &[Candidate<'_>]) -> Confidence {
         _ if best.from_cluster => Confidence::High,
         Speaker::Program if reported => Confidence::Medium,
         _ if best.weak => Confidence::Low,
-        _ if rule.id == "exe-missing-or-no-access" || rule.id == "exe-script-no-access" => Confidence::Medium,
+        _ if rules::of_two_causes(rule) => Confidence::Medium,
         // What answers at an address is known to that end only.
         Speaker::Rank if rule.cause == Cause::RankExited => Confidence::Medium,
         _ if rule.id == "hydra-proxy-lost" => Confidence::Low,
@@ -394,7 +425,7 @@ fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Judge
     match material.ending {
         Ending::Exited(127) if not_started => Judgement::Ended(
             Cause::DaemonMissing,
-            "mpirun could not start its daemons: the remote shell did not find them (exit code 127)"
+            "mpirun could not start its daemons: the remote shell did not find them, or a library of theirs (exit code 127)"
                 .to_owned(),
             Confidence::Medium,
         ),

@@ -50,11 +50,17 @@ pub(crate) fn lines<'a>(head: &'a str, tail: &'a str, output: &Output) -> Vec<Li
 /// What follows a carriage return that is part of a name which a message quotes.
 const AFTER_NAME: [&str; 6] = [": ", "'", "\"", "`", ")", " ("];
 
+/// The messages that end with a name or an option. ssh ends its own lines with a carriage return.
+const NAMES_AT_END: [&str; 4] = ["Executable: ", "Application name: ", "llegal option -", "nvalid option"];
+
 /// Makes carriage returns visible that are part of a name, as scripts with Windows line ends cause them: they would vanish
 /// otherwise. Others rewrite a progress bar.
 fn visible(line: &str, is_converted: bool) -> Option<String> {
+    let ends_with_name = NAMES_AT_END.iter().any(|words| line.contains(words));
     let (body, last) = match line.strip_suffix('\r') {
-        Some(body) if !is_converted && !body.is_empty() && !body.contains('\r') => (body, "\\r"),
+        Some(body) if ends_with_name && !is_converted && !body.is_empty() && !body.contains('\r') => {
+            (body, "\\r")
+        }
         _ => (line, ""),
     };
     let mut shown = String::new();

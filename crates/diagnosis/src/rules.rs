@@ -173,6 +173,11 @@ pub(crate) fn by_agent(rule: &Rule) -> bool {
     of_any_peer(rule) || rule.id == "agent-no-answer-back"
 }
 
+/// Whether the text has two explanations.
+pub(crate) fn of_two_causes(rule: &Rule) -> bool {
+    ["exe-missing-or-no-access", "exe-script-no-access", "binary-as-script"].contains(&rule.id)
+}
+
 /// Whether it also appears in the output of successful runs: something was ignored, retried or lost too late to
 /// matter.
 pub(crate) fn of_good_run(rule: &Rule) -> bool {
@@ -191,9 +196,9 @@ pub(crate) fn of_good_run(rule: &Rule) -> bool {
 }
 
 /// Whether the run has failed although the launcher may end with 0: `prterun` of Open MPI 5 reports the loss of a daemon,
-/// ends the job, and mostly ends with 0 itself.
+/// ends the job, and mostly ends with 0 itself; and mpi4py warns in each process that is alone but should not be.
 pub(crate) fn of_failed_success(rule: &Rule) -> bool {
-    rule.id == "daemon-lost-prte"
+    ["daemon-lost-prte", "mpi4py-environment"].contains(&rule.id)
 }
 
 /// Whether it is a launcher's report that its daemons could not be started.

@@ -200,6 +200,16 @@ pub(super) const RULES: &[Rule] = &[
     .says("ssh refuses {path|its configuration}: wrong owner or mode")
     .advice("Give the file the mode 0600 and the user that runs, or root, as its owner; nobody else may write it. With an arbitrary user id (OpenShift), put the options into /etc/ssh/ssh_config.d of the image instead."),
     rule(
+        "ssh-config-option",
+        Cause::BadOption,
+        ROOT,
+        ": Bad configuration option: ",
+        r"^(?P<path>/\S+?):? line (?P<count>\d+): Bad configuration option: (?P<name>\S+)",
+        "/root/.ssh/config: line 5: Bad configuration option: stricthostchecking",
+    )
+    .says("ssh does not know the option {name|in its configuration} in {path|its configuration}, line {count|unknown}")
+    .advice("Correct that line of ssh's configuration in the image; options differ between versions of OpenSSH."),
+    rule(
         "ssh-no-user",
         Cause::AuthenticationFailed,
         ROOT + 1,
@@ -337,10 +347,11 @@ pub(super) const RULES: &[Rule] = &[
         r"[Uu]nable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:32512|127)\)",
         "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 32512)",
     ),
-    // The wait status of a remote shell that ended with 255: it did not reach the Worker. It mostly says why itself.
+    // The wait status of a remote shell that ended with 255: it did not reach the Worker, or was not let in. It mostly says why
+    // itself, but Intel MPI may not pass that on.
     rule(
         "bstrap-proxy-unreachable",
-        Cause::PeerUnreachable,
+        Cause::Unknown,
         SYMPTOM,
         "nable to run bstrap_proxy on ",
         r"[Uu]nable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:65280|255)\)",
@@ -621,6 +632,18 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Rank)
     .says(FORMAT)
     .advice(FORMAT_ADVICE),
+    // The shell tries to read a file that the kernel cannot run as a script.
+    rule(
+        "binary-as-script",
+        Cause::ExecutableNotPermitted,
+        ROOT - 6,
+        "yntax error: |: ELF|syntax error near unexpected token",
+        r#"^(?P<path>\.?/\S*/[^\s.:]+|\./[^\s.:]+): (?:line )?[1-9]: (?:.?ELF\S*: (?:command )?not found|Syntax error: (?:"\)" unexpected|"\(" unexpected|word unexpected|Unterminated quoted string|end of file unexpected|EOF in backquote)|syntax error near unexpected token)"#,
+        "/workspace/train: 1: Syntax error: \")\" unexpected",
+    )
+    .by(Speaker::Rank)
+    .says("The shell read {path|the program} as a script: it is a program that is built for another architecture, or a script with an error in its first lines")
+    .advice(FORMAT_ADVICE),
     // Scripts with Windows line ends. `lines` shows a carriage return that is part of a name as `\r`; bash and env print it
     // so themselves, the shell and Perl as `^M`.
     rule(
@@ -666,6 +689,18 @@ pub(super) const RULES: &[Rule] = &[
         "/opt/train: error while loading shared libraries: libfoo.so.2: cannot open shared object file: No such file or directory",
     )
     .by(Speaker::Rank),
+    // A file that is there, and no library for this program.
+    rule(
+        "loader-broken",
+        Cause::LibraryMissing,
+        ROOT + 2,
+        "error while loading shared libraries",
+        r"(?P<path>\S+): error while loading shared libraries: (?P<name>\S+?): (?P<reason>file too short|invalid ELF header|wrong ELF class|ELF load command|cannot read file data|failed to map segment|cannot apply additional)",
+        "/opt/openmpi/bin/orted: error while loading shared libraries: /opt/openmpi/lib/libopen-rte.so.40: file too short",
+    )
+    .by(Speaker::Rank)
+    .says("{path|The program} cannot load {name|a library}: {reason|it is damaged}")
+    .advice("That file is cut off, damaged, or for another architecture: build the image again, and do not copy libraries from a machine of another kind. \"failed to map segment\" also comes from a volume that is mounted noexec."),
     rule(
         "mpi4py-no-library",
         Cause::LibraryMissing,
@@ -699,6 +734,26 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Program)
     .says("The program needs the Python module {name|}, which is not there"),
     rule(
+        "perl-no-module",
+        Cause::LibraryMissing,
+        ROOT - 6,
+        "Can't locate ",
+        r"^Can't locate (?P<name>\S+\.pm) in @INC",
+        "Can't locate Statistics/Regression.pm in @INC (you may need to install the Statistics::Regression module)",
+    )
+    .by(Speaker::Rank)
+    .says("The program needs the Perl module {name|}, which is not there"),
+    rule(
+        "r-no-package",
+        Cause::LibraryMissing,
+        ROOT - 6,
+        "there is no package called ",
+        r"there is no package called [^\w\s]{1,4}(?P<name>[\w.]+)",
+        "Error in library(pbdMPI) : there is no package called 'pbdMPI'",
+    )
+    .by(Speaker::Rank)
+    .says("The program needs the R package {name|}, which is not there"),
+    rule(
         "python-no-main-module",
         Cause::LibraryMissing,
         ROOT - 6,
@@ -717,7 +772,7 @@ pub(super) const RULES: &[Rule] = &[
         "/opt/train: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /opt/train)",
     )
     .by(Speaker::Rank)
-    .says("Versions do not match: {reason|the program} needs {name|a newer library} than {path|the one in the image} has"),
+    .says("Versions do not match: {reason|the program} needs {name|another version}, which {path|the library in the image} lacks"),
     rule(
         "loader-symbol",
         Cause::VersionMismatch,

@@ -353,13 +353,47 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "mpi4py-error",
         Cause::MpiError,
-        REASON - 3,
+        // `python -m mpi4py` ends the job with MPI_Abort because of it.
+        REASON + 1,
         "mpi4py.MPI.Exception: ",
         r"^mpi4py\.MPI\.Exception: (?P<name>(?:MPI_ERR_(?:ARG|BUFFER|COMM|COUNT|DIMS|GROUP|IN_STATUS|OP|RANK|REQUEST|ROOT|TAG|TOPOLOGY|TRUNCATE|TYPE|WIN|FILE|IO|KEYVAL|INFO|PENDING)\b|Message truncated|Invalid |Null |Unmatched|Request pending).*)",
         "mpi4py.MPI.Exception: MPI_ERR_TRUNCATE: message truncated",
     )
     .by(Speaker::Rank)
     .says("An MPI call failed: {name|}"),
+    rule(
+        "mpi4py-error-file",
+        Cause::MpiError,
+        REASON + 1,
+        "mpi4py.MPI.Exception: MPI_ERR_",
+        r"^mpi4py\.MPI\.Exception: (?P<name>MPI_ERR_(?:NO_SUCH_FILE|ACCESS|AMODE|BAD_FILE|FILE_EXISTS|FILE_IN_USE|READ_ONLY|NO_SPACE|QUOTA)\b.*)",
+        "mpi4py.MPI.Exception: MPI_ERR_NO_SUCH_FILE: no such file or directory",
+    )
+    .by(Speaker::Rank)
+    .says("A file could not be opened or written with MPI: {name|}")
+    .advice("MPI opens the file in every rank: its path must be the same in all Workers, on a volume that they share, and the user that runs must be allowed to read or write it."),
+    rule(
+        "mpi4py-error-spawn",
+        Cause::MpiError,
+        REASON + 1,
+        "mpi4py.MPI.Exception: MPI_ERR_SPAWN",
+        r"^mpi4py\.MPI\.Exception: (?P<name>MPI_ERR_SPAWN\b.*)",
+        "mpi4py.MPI.Exception: MPI_ERR_SPAWN: could not spawn processes",
+    )
+    .by(Speaker::Rank)
+    .says("The program could not start more processes (MPI_Comm_spawn): {name|}")
+    .advice("Leave slots of the hostfile free for them (start fewer ranks with -np, or raise slotsPerWorker), and check that the program exists in every Worker."),
+    rule(
+        "mpi4py-error-window",
+        Cause::MpiError,
+        REASON + 1,
+        "mpi4py.MPI.Exception: MPI_ERR_",
+        r"^mpi4py\.MPI\.Exception: (?P<name>MPI_ERR_(?:RMA_\w+|BASE|DISP|SIZE|LOCKTYPE|ASSERT)\b.*)",
+        "mpi4py.MPI.Exception: MPI_ERR_RMA_RANGE: invalid RMA address range",
+    )
+    .by(Speaker::Rank)
+    .says("A one-sided MPI call failed: {name|}")
+    .advice("Look at that call: displacement and count must lie within the other rank's window, and a fence or lock must be open."),
     // What made it fail is in other lines, if anywhere.
     rule(
         "mpi4py-error-internal",
@@ -525,8 +559,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Program)
     .details(paths_of_errno!("No space left on device|Disk quota exceeded"))
-    .says("No space left: {path|a volume} is full ({reason|})")
-    .advice("Delete old checkpoints or enlarge the volume; a directory that no volume is mounted at, such as /tmp, counts against the limit of ephemeral-storage: raise it, or mount an emptyDir or a claim there. With a quota (Disk quota exceeded), ask an administrator of the storage for more."),
+    .says("No space left: {path|a file system} is full ({reason|})")
+    .advice("Look at which file that was: if it is in /dev/shm, mount an emptyDir with medium: Memory there. Otherwise, delete old checkpoints or enlarge the volume; a directory that no volume is mounted at, such as /tmp, counts against the limit of ephemeral-storage: raise it, or mount an emptyDir or a claim there. With a quota (Disk quota exceeded), ask an administrator of the storage for more."),
     rule(
         "read-only",
         Cause::StorageUnusable,
@@ -543,8 +577,8 @@ pub(super) const RULES: &[Rule] = &[
         "session-directory",
         Cause::StorageUnusable,
         ROOT,
-        "A call to mkdir was unable to create the desired directory",
-        r"A call to mkdir was unable to create the desired directory",
+        " call to mkdir was unable to create the desired directory",
+        r"^(?:A|\w+ detected a) call to mkdir was unable to create the desired directory",
         "A call to mkdir was unable to create the desired directory:\n\n  Directory: /tmp/ompi.train-worker-0.1000\n  Error:     Permission denied",
     )
     .details(&[r"Directory: +(?P<path>\S+)", r"Error: +(?P<reason>\S.*)"])

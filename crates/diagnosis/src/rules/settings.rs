@@ -479,6 +479,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Program)
     .says("Versions do not match: the node's NVIDIA driver (version {name|}) is too old for the program's PyTorch"),
+    rule(
+        "ucx-transport",
+        Cause::BadOption,
+        CONNECT + 4,
+        "no usable transports/devices",
+        r"(?:\[(?P<host>[\w.-]+):\d+ *:\d+\].*)?UCX  ERROR no usable transports/devices \(asked (?P<name>.+?) on ",
+        "[1795817470.683930] [train-worker-0:10108:0]     ucp_context.c:1643 UCX  ERROR no usable transports/devices (asked rc_x on all devices)",
+    )
+    .by(Speaker::Rank)
+    .says("UCX on {host|a Worker} has none of the transports that it was told to use ({name|UCX_TLS})")
+    .advice("Leave UCX_TLS unset, or name transports that the pods have (ucx_info -d lists them; tcp,self,sm works everywhere). For rc, ud or dc, the pods need an RDMA device."),
     // Other MPI
     rule(
         "pmi-server-missing",

@@ -308,3 +308,153 @@ fn while_ranks_wait_the_first_exception_that_is_no_consequence_is_named() {
     let answer = found(&text, Ending::Running { silent_seconds: 5 });
     assert!(answer.message.contains("ValueError: no data in shard 2"), "{answer:#?}");
 }
+
+#[test]
+fn a_program_that_python_cannot_parse_has_exited_by_that_line() {
+    let error =
+        "  File \"/workspace/train.py\", line 4\n    print(\"done\")\nIndentationError: unexpected indent\n";
+    for ending in [Ending::Exited(255), Ending::Exited(1), Ending::Unknown] {
+        let answer = found(&format!("epoch 1\n{error}"), ending);
+        assert_eq!(answer.cause, Cause::RankExited, "{answer:#?}");
+        let words = "ended with IndentationError: unexpected indent (/workspace/train.py, line 4)";
+        assert!(answer.message.contains(words), "{answer:#?}");
+    }
+    let tagged = "[1,1]<stderr>:  File \"/workspace/train.py\", line 4\n[1,0]<stdout>:epoch 1\n[1,1]<stderr>:    print(\n[1,1]<stderr>:         ^\n[1,1]<stderr>:SyntaxError: '(' was never closed\n";
+    assert!(found(tagged, Ending::Exited(1)).message.starts_with("Rank 1 ended with SyntaxError"));
+    assert_eq!(of("  File \"list\", line 4\nall files read\n", Ending::Unknown), None);
+}
+
+#[test]
+fn a_report_that_no_rule_knows_is_quoted() {
+    let report = format!(
+        "{FRAME}PRTE could not agree with itself about the shape of the\nmachine. This is unusual.\n\n  Node: w-0\n{FRAME}"
+    );
+    let answer = found(&report, Ending::Exited(213));
+    assert_eq!(answer.cause, Cause::Unknown);
+    let words = "the output also has: PRTE could not agree with itself about the shape of the machine";
+    assert!(answer.message.ends_with(words), "{answer:#?}");
+    assert!(answer.evidence.iter().any(|evidence| evidence.line == Some(2)), "{answer:#?}");
+}
+
+#[test]
+fn what_a_rank_printed_before_it_exited_is_quoted() {
+    let report = format!(
+        "{FRAME}mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[42395,1],1]\n  Exit code:    1\n{FRAME}"
+    );
+    let answer = found(&format!("run.sh: line 3: DATA_DIR: unbound variable\n{report}"), Ending::Exited(1));
+    assert_eq!(
+        answer.message,
+        "Rank 1 exited with code 1; the output also has: run.sh: line 3: DATA_DIR: unbound variable"
+    );
+    assert_eq!(found(&format!("epoch 1\n{report}"), Ending::Exited(1)).message, "Rank 1 exited with code 1");
+}
+
+#[test]
+fn a_failed_spawn_is_named_although_a_rank_has_aborted() {
+    let slots = format!(
+        "{FRAME}There are not enough slots available in the system to satisfy the 64\nslots that were requested by the application:\n\n  /bin/true\n{FRAME}"
+    );
+    let abort = format!(
+        "{FRAME}MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n{FRAME}"
+    );
+    let raised = raising("mpi4py.MPI.Exception: MPI_ERR_SPAWN: could not spawn processes");
+    let answer = found(&format!("{slots}{raised}{abort}"), Ending::Exited(1));
+    assert_eq!(answer.cause, Cause::MpiError, "{answer:#?}");
+    assert!(answer.message.contains("MPI_Comm_spawn"), "{answer:#?}");
+    let errors = [
+        ("MPI_ERR_SPAWN: could not spawn processes", "slots"),
+        ("MPI_ERR_NO_SUCH_FILE: no such file or directory", "volume that they share"),
+        ("MPI_ERR_RMA_RANGE: invalid RMA address range", "window"),
+        ("MPI_ERR_TRUNCATE: message truncated", "counts"),
+    ];
+    for (error, words) in errors {
+        let answer = found(
+            &format!("{}{abort}", raising(&format!("mpi4py.MPI.Exception: {error}"))),
+            Ending::Exited(1),
+        );
+        assert_eq!(answer.cause, Cause::MpiError, "{answer:#?}");
+        assert!(answer.message.contains(error) && answer.suggestion.contains(words), "{answer:#?}");
+    }
+}
+
+#[test]
+fn processes_that_mpi4py_reports_as_alone_have_failed_although_the_launcher_ends_with_0() {
+    let warning = "<frozen importlib._bootstrap>:241: RuntimeWarning: suspicious MPI execution environment\nYour environment has OMPI_COMM_WORLD_SIZE=4 set, but mpi4py was built with Intel MPI.\nYou may be using `mpiexec` or `mpirun` from a different MPI implementation.\n";
+    let tagged: String = warning.lines().map(|line| format!("[1,2]<stderr>:{line}\n")).collect();
+    for text in [warning, &tagged] {
+        let answer = found(text, Ending::Exited(0));
+        assert_eq!((answer.cause, answer.confidence), (Cause::WrongMpi, Confidence::High), "{answer:#?}");
+    }
+}
+
+#[test]
+fn the_end_of_sshs_own_lines_is_no_part_of_what_they_say() {
+    let text = format!(
+        "kex_exchange_identification: read: Connection reset by peer\r\n{FRAME}ORTE was unable to reliably start one or more daemons.\n{FRAME}"
+    );
+    let answer = found(&text, Ending::Exited(255));
+    assert!(!format!("{answer:?}").contains("\\r"), "{answer:#?}");
+}
+
+#[test]
+fn a_remote_shell_that_ends_with_255_under_intel_mpi_may_have_any_reason() {
+    let text = "[mpiexec@s-launcher] Error: Unable to run bstrap_proxy on s-worker-0 (pid 774, exit code 65280)\n[mpiexec@s-launcher] Error setting up the bootstrap proxies\n";
+    let answer = found(text, Ending::Exited(255));
+    assert_eq!((answer.cause, answer.confidence), (Cause::Unknown, Confidence::Low), "{answer:#?}");
+    assert!(answer.suggestion.contains("Run the same ssh command by hand"), "{answer:#?}");
+}
+
+#[test]
+fn programs_that_cannot_be_loaded_are_named_with_what_is_wrong() {
+    let cases = [
+        (
+            "/opt/a/bin/orted: error while loading shared libraries: /opt/a/lib/libopen-rte.so.40: file too short\n",
+            127,
+            Cause::LibraryMissing,
+            "file too short",
+        ),
+        (
+            "Can't locate Statistics/Regression.pm in @INC (you may need to install it)\n",
+            2,
+            Cause::LibraryMissing,
+            "Statistics/Regression.pm",
+        ),
+        (
+            "Error in library(pbdMPI) : there is no package called \u{2018}pbdMPI\u{2019}\n",
+            1,
+            Cause::LibraryMissing,
+            "pbdMPI",
+        ),
+        (
+            "/workspace/train: 1: Syntax error: \")\" unexpected\n",
+            255,
+            Cause::ExecutableNotPermitted,
+            "another architecture",
+        ),
+        (
+            "/root/.ssh/config: line 5: Bad configuration option: stricthostchecking\r\n",
+            255,
+            Cause::BadOption,
+            "line 5",
+        ),
+        (
+            "[1795.68] [w-0:10108:0]  ucp_context.c:1643 UCX  ERROR no usable transports/devices (asked rc_x on all devices)\nAbort(68830607): Fatal error in internal_Init_thread: Other MPI error, error stack:\n",
+            143,
+            Cause::BadOption,
+            "rc_x",
+        ),
+        (
+            "PMIx detected a call to mkdir was unable to create the desired directory:\n\n  Directory: /tmp/ompi.1322\n  Error:     Read-only file system\n",
+            213,
+            Cause::StorageUnusable,
+            "/tmp/ompi.1322",
+        ),
+    ];
+    for (text, code, cause, words) in cases {
+        let answer = found(text, Ending::Exited(code));
+        assert_eq!(answer.cause, cause, "{text}{answer:#?}");
+        assert!(answer.message.contains(words), "{text}{answer:#?}");
+    }
+    let script = found("/workspace/run.sh: 1: Syntax error: \")\" unexpected\n", Ending::Exited(2));
+    assert_eq!(script.cause, Cause::RankExited, "{script:#?}");
+}

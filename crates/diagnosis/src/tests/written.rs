@@ -461,7 +461,7 @@ fn roots_that_stand_in_the_output_are_named_with_and_without_an_exit_code() {
     let cases = [
         (
             "[mpiexec@sea-launcher] check_exit_codes (../src/demux/hydra_demux_poll.c:117): unable to run bstrap_proxy on sea-worker-2.sea (pid 31, exit code 65280)\n[mpiexec@sea-launcher] poll_for_event (../src/demux/hydra_demux_poll.c:159): check exit codes error\n",
-            Cause::PeerUnreachable,
+            Cause::Unknown,
             "ssh",
         ),
         (
