@@ -44,8 +44,9 @@ pub(crate) fn explain(
             let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
                 .then(|| exception(material.lines))
                 .flatten();
-            let error =
-                clue.is_none().then(|| trouble::any(material.lines, *cause == Cause::Unknown)).flatten();
+            let is_open = matches!(cause, Cause::RankExited | Cause::Unknown | Cause::SilentHang);
+            let words = || trouble::any(material.lines, *cause == Cause::Unknown);
+            let error = if is_open && clue.is_none() { words() } else { None };
             let message = with_error(with_clue(message.clone(), clue), error.as_ref());
             let error = error.map(|(at, _)| &material.lines[at]);
             let evidence = ending_evidence(material, clue.or(error));
@@ -178,6 +179,15 @@ fn reported(
         .collect()
 }
 
+/// The ranks of all of Intel MPI's reports: it takes all of them to know which rank failed.
+fn of_all_reports(material: &Material<'_>, evidence: Vec<Evidence>) -> Vec<Evidence> {
+    let reports = material.output.iter().filter(|finding| finding.rule.id == intel::RULE);
+    let ranks = reports.flat_map(|finding| &finding.also).map(|at| quote(&material.lines[*at]));
+    let mut all: Vec<Evidence> = ranks.collect();
+    all.extend(evidence);
+    all
+}
+
 /// Says which rank was killed or has exited, where Intel MPI's reports show it.
 fn ended_under_intel(
     plain: Diagnosis,
@@ -186,6 +196,7 @@ fn ended_under_intel(
     facts: &Facts,
 ) -> Diagnosis {
     let host = plain.worker.clone().unwrap_or_else(|| "a Worker".to_owned());
+    let plain = Diagnosis { evidence: trimmed(of_all_reports(material, plain.evidence)), ..plain };
     match ended {
         intel::Ended::Unclear => plain,
         intel::Ended::Killed(ranks) => {
@@ -230,7 +241,7 @@ fn raised(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Diagn
     let lines = &material.lines[begin..=exception];
     let last = &material.lines[exception];
     let place = place_in(lines);
-    let mut values = BTreeMap::from([("name".to_owned(), last.text.trim().to_owned())]);
+    let mut values = BTreeMap::from([("name".to_owned(), exception_of(last).to_owned())]);
     values.extend(place.map(|place| ("path".to_owned(), format!(" ({place})"))));
     if let Some(rank) = last.rank {
         values.extend([("rank".to_owned(), rank.to_string()), ("who".to_owned(), format!("Rank {rank}"))]);
@@ -253,7 +264,7 @@ fn uncaught(traceback: Traceback, material: &Material<'_>, facts: &Facts) -> Dia
         Ending::Exited(code) => format!(", exit code {code}"),
         Ending::Running { .. } | Ending::Unknown => String::new(),
     };
-    let message = format!("{who} ended with {}{place}{code}", last.text.trim());
+    let message = format!("{who} ended with {}{place}{code}", exception_of(last));
     let cause = Cause::RankExited;
     let suggestion = match is_consequence(&last.text) {
         true => {
@@ -278,9 +289,15 @@ fn place_in(lines: &[Line<'_>]) -> Option<String> {
     place(&own.text)
 }
 
+/// The exception that a traceback's last line names. The lines of a group of exceptions have a bar before them.
+fn exception_of<'a>(line: &'a Line<'_>) -> &'a str {
+    line.text.trim().trim_start_matches("| ")
+}
+
 /// The file and the line in a frame of a Python traceback: `train.py, line 9`.
 fn place(line: &str) -> Option<String> {
-    let (file, rest) = line.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
+    let line = line.trim_start().trim_start_matches('|').trim_start();
+    let (file, rest) = line.strip_prefix("File \"")?.split_once("\", line ")?;
     let number =
         rest.split(|letter: char| !letter.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
     Some(format!("{file}, line {number}"))

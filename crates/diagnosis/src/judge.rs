@@ -81,10 +81,11 @@ pub(crate) struct Material<'a> {
 /// Returns the verdict.
 pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     let candidates = candidates(material);
+    let killed_on = killed_on(material);
     let best = candidates
         .iter()
         .filter(|candidate| counts(candidate, material))
-        .max_by_key(|candidate| rank(candidate, &killed_on(material)));
+        .max_by_key(|candidate| rank(candidate, &killed_on));
     if let Some(lonely) = lonely(material, best) {
         return lonely;
     }
@@ -310,27 +311,23 @@ const CONSEQUENCES: [&str; 11] = [
 /// The last Python traceback in the lines.
 pub(crate) fn last_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
     let from = lines.len().saturating_sub(TRACEBACK_LINES);
-    let last = (from..lines.len())
-        .rev()
-        .find(|at| lines[*at].text.contains(TRACEBACK))
-        .and_then(|begin| traceback_at(lines, begin));
+    let last = (from..lines.len()).rev().find_map(|begin| traceback_at(lines, begin));
     let syntax = (from..lines.len()).rev().find_map(|at| syntax_error_at(lines, at));
     last.into_iter().chain(syntax).max_by_key(|found| found.exception)
 }
 
 /// What Python prints of a program that it cannot parse: a traceback without its heading.
 fn syntax_error_at(lines: &[Line<'_>], begin: usize) -> Option<Traceback> {
-    let is_of_rank = |line: &&Line<'_>| line.rank == lines[begin].rank;
     // Of the indentation, a rank's tag may have taken a part.
     if !lines[begin].text.trim_start().starts_with("File \"") || !lines[begin].text.starts_with(' ') {
         return None;
     }
-    let mut after = lines[begin + 1..].iter().take(LINES_OF_SYNTAX_ERROR).enumerate();
-    let (offset, _) = after
-        .find(|(_, line)| is_of_rank(line) && SYNTAX_ERRORS.iter().any(|name| line.text.starts_with(name)))?;
-    let between = &lines[begin + 1..=begin + offset];
-    let is_broken = between.iter().filter(is_of_rank).any(|line| !line.text.starts_with(' '));
-    (!is_broken).then_some(Traceback { begin, exception: begin + 1 + offset })
+    let after = lines[begin + 1..].iter().take(LINES_OF_SYNTAX_ERROR);
+    let offset = after.enumerate().find_map(|(offset, line)| {
+        let is_end = SYNTAX_ERRORS.iter().any(|name| line.text.starts_with(name));
+        (is_end && line.rank == lines[begin].rank).then_some(offset)
+    })?;
+    Some(Traceback { begin, exception: begin + 1 + offset })
 }
 
 /// The exceptions of a program that Python cannot parse.
@@ -343,12 +340,15 @@ fn traceback_at(lines: &[Line<'_>], begin: usize) -> Option<Traceback> {
     if !lines[begin].text.contains(TRACEBACK) {
         return None;
     }
+    // The lines of a group of exceptions have a bar before them.
+    let is_group = lines[begin].text.trim_start().starts_with(['+', '|']);
     let exception = lines[begin + 1..].iter().position(|line| {
-        let (name, message) = line.text.split_once(':').unwrap_or((&line.text, ""));
+        let text = if is_group { line.text.trim_start().trim_start_matches("| ") } else { &line.text };
+        let (name, message) = text.split_once(':').unwrap_or((text, ""));
         let is_part =
             |part: &str| part.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
         line.rank == lines[begin].rank
-            && !line.text.starts_with([' ', '\t'])
+            && !text.starts_with([' ', '\t'])
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
             // `INFO:root:` is the beginning of a log's line, and a warning ends nothing.
             && name.contains(|letter: char| letter.is_ascii_lowercase())

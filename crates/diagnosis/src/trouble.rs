@@ -11,6 +11,8 @@ use super::scan::{Finding, is_frame};
 
 /// The lines before and after a launcher's report in which its reason is searched for.
 const NEAR: usize = 40;
+/// The lines from the end on that are examined.
+const MOST: usize = 20_000;
 /// The lines of a report that are read.
 const LINES_OF_REPORT: usize = 4;
 
@@ -48,7 +50,7 @@ fn words(lines: &[Line<'_>], at: usize) -> Words {
 /// the report comes first where it must be one that no rule knows.
 pub(crate) fn any(lines: &[Line<'_>], is_report_unknown: bool) -> Option<Words> {
     let line = || {
-        let found = unframed(lines).into_iter().rev().find(|at| is_error(&lines[*at]))?;
+        let found = unframed(lines).into_iter().rev().take(MOST).find(|at| is_error(&lines[*at]))?;
         Some(words(lines, found))
     };
     let report = || report(lines);

@@ -820,7 +820,8 @@ pub(super) const RULES: &[Rule] = &[
         "A daemon failed to report back after being spawned. This could\n  Remote host:   train-worker-0\n  Daemon exit status: 255",
     )
     .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
-    .says("mpirun could not start its daemon on {host|a Worker} (exit status {code|unknown})"),
+    .says("mpirun could not start its daemon on {host|a Worker} (exit status {code|unknown})")
+    .advice("Read what that Worker's sshd or launch agent logged. A daemon that starts and ends again at once mostly cannot connect back to the Launcher: allow traffic from the Workers to the Launcher on all ports in NetworkPolicies. Otherwise start it by hand on that Worker (prted --version)."),
     rule(
         "bstrap-proxy",
         Cause::Unknown,

@@ -105,7 +105,7 @@ pub(super) const RULES: &[Rule] = &[
         r"has exited due to process rank (?P<rank>\d+) with PID \d+ on",
         "mpirun has exited due to process rank 1 with PID 697 on\nnode train-worker-1 calling \"abort\". This may have caused other processes",
     )
-    .block(r#"calling\s+"abort""#)
+    .block(r#"PID \d+ on\b(?s:.{0,1200}?)\bcalling\b(?s:.{0,1200}?)"abort""#)
     .details(&[r"\bnode (?P<host>\S+)"])
     .report(),
     rule(
@@ -116,7 +116,7 @@ pub(super) const RULES: &[Rule] = &[
         r"has exited due to process rank (?P<rank>\d+) with PID \d+ on",
         "mpirun has exited due to process rank 1 with PID 697 on\nnode train-worker-1 exiting improperly. There are three reasons this could occur:",
     )
-    .block(r"exiting\s+improperly")
+    .block(r"\bexiting\b(?s:.{0,1200}?)\bimproperly\.")
     .details(&[r"\bnode (?P<host>\S+)"])
     .says("{who|A rank} on {host|a Worker} exited without MPI_Finalize")
     .report(),

@@ -166,7 +166,7 @@ pub(super) const RULES: &[Rule] = &[
         r"\[mpiexec@.*token (?P<name>\S+) not supported at this time",
         "[mpiexec@train-launcher] HYDU_process_mfile_token (utils/args/args.c:296): token slots not supported at this time",
     )
-    .says("MPICH cannot read the hostfile: it does not know the word {name|in it}")
+    .says("mpiexec cannot read the hostfile: it does not know the word {name|in it}")
     .advice("MPICH and Intel MPI want `host:N` where Open MPI wants `host slots=N`: set mpiImplementation to the MPI of the image."),
     rule(
         "hostfile-parse",
@@ -177,6 +177,16 @@ pub(super) const RULES: &[Rule] = &[
         "Open RTE detected a parse error in the hostfile:\n    /etc/mpi/hostfile\nIt occured on line number 2 on token 5:",
     )
     .details(&[r"\n\s*(?P<path>/?\S+)"]),
+    rule(
+        "hostfile-with-colons",
+        Cause::BadHostfile,
+        ROOT + 2,
+        "ssh: Could not resolve hostname ",
+        r"^ssh: Could not resolve hostname (?P<name>[\w.-]+:\d+): ",
+        "ssh: Could not resolve hostname train-worker-0:2: Name or service not known",
+    )
+    .says("Open MPI takes {name|host:N} of the hostfile for the name of a host: it is written for MPICH or Intel MPI")
+    .advice("Open MPI wants `host slots=N` where MPICH and Intel MPI want `host:N`: use the hostfile that the job provides (/etc/mpi/hostfile), and set mpiImplementation to the MPI of the image."),
     rule(
         "hostfile-not-allocated",
         Cause::BadHostfile,
@@ -598,5 +608,6 @@ pub(super) const RULES: &[Rule] = &[
         r"Sending Ctrl-C to processes as requested",
         "[mpiexec@train-launcher] Sending Ctrl-C to processes as requested",
     )
-    .run(),
+    .run()
+    .says("The job was ended from outside (SIGINT)"),
 ];

@@ -458,3 +458,24 @@ fn programs_that_cannot_be_loaded_are_named_with_what_is_wrong() {
     let script = found("/workspace/run.sh: 1: Syntax error: \")\" unexpected\n", Ending::Exited(2));
     assert_eq!(script.cause, Cause::RankExited, "{script:#?}");
 }
+
+#[test]
+fn a_group_of_exceptions_is_an_uncaught_exception() {
+    let text = "  + Exception Group Traceback (most recent call last):\n  |   File \"/workspace/train.py\", line 14, in <module>\n  |     raise ExceptionGroup(\"loading failed\", errors)\n  | ExceptionGroup: loading failed (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | Traceback (most recent call last):\n    |   File \"/workspace/train.py\", line 11, in <module>\n    |     load(0)\n    | ValueError: shard 0 is empty\n    +------------------------------------\n";
+    let answer = found(text, Ending::Exited(1));
+    assert_eq!(answer.cause, Cause::RankExited, "{answer:#?}");
+    assert!(
+        answer
+            .message
+            .contains("ExceptionGroup: loading failed (1 sub-exception) (/workspace/train.py, line 14)"),
+        "{answer:#?}"
+    );
+}
+
+#[test]
+fn a_hostfile_of_another_mpi_is_named_where_its_slots_are_taken_for_a_name() {
+    let answer =
+        found("ssh: Could not resolve hostname w-0:2: Name or service not known\r\n", Ending::Exited(255));
+    assert_eq!(answer.cause, Cause::BadHostfile, "{answer:#?}");
+    assert!(answer.message.contains("w-0:2"), "{answer:#?}");
+}

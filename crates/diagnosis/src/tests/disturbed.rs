@@ -60,6 +60,11 @@ fn prefixed(text: &str, prefix: &str) -> String {
     text.split_inclusive('\n').map(|line| format!("{prefix}{line}")).collect()
 }
 
+/// Whether only the launcher's own words show that the run has failed: what a rank prints does not count then.
+fn is_failed_success(sample: &samples::Sample) -> bool {
+    sample.ending == Ending::Exited(0) && sample.right == ["DaemonLost"]
+}
+
 fn any_sample() -> impl Strategy<Value = usize> {
     0..samples::all().len()
 }
@@ -79,6 +84,7 @@ proptest! {
         let prefix = ["[1,0]<stderr>:", "[1,3]<stdout>: ", "[prterun-x-17@1,2]<stderr>: ", "2026-11-21T09:10:11.123456789Z ",
             "[pod/train-launcher-x7k2p/mpi] ", "[0] ", "Sat Nov 21 09:10:11 2026[1,0]<stderr>:", "\u{1b}[31m"][which];
         let sample = &samples::all()[index];
+        prop_assume!(!is_failed_success(sample));
         right(sample, &prefixed(&sample.text, prefix))?;
         right(sample, &sample.text.replace('\n', "\r\n"))?;
     }
@@ -168,7 +174,7 @@ fn every_sample_survives_long_names_and_a_talkative_rank() {
 
 #[test]
 fn every_sample_survives_each_launcher_prefix() {
-    for sample in samples::all() {
+    for sample in samples::all().iter().filter(|sample| !is_failed_success(sample)) {
         for prefix in ["[1,0]<stderr>:", "2026-11-21T09:10:11Z ", "[3] "] {
             let got = sample.word(&prefixed(&sample.text, prefix));
             assert!(sample.right.iter().any(|right| right == got), "{}: {got} with {prefix:?}", sample.name);
