@@ -32,6 +32,8 @@ const FIRM: i32 = 45;
 const IMPLAUSIBLE: i32 = 60;
 /// The penalty for a launcher's report that another report and the exit code contradict.
 const CONTRADICTED: i32 = 50;
+/// The penalty for an exception of MPI that the program has caught.
+const ABANDONED: i32 = 5;
 /// The penalty for Kubernetes' messages in a launcher's output.
 const OUT_OF_PLACE: i32 = 15;
 /// If this share of lines (nine of ten) carries a tag, and all of the launcher's messages, a log tool added
@@ -81,10 +83,12 @@ pub(crate) struct Material<'a> {
 /// Returns the verdict.
 pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     let candidates = candidates(material);
+    let own = uncaught_of_its_own(material);
+    let overtaking = own.map(|_| tracebacks(material.lines)).unwrap_or_default();
     let killed_on = killed_on(material);
     let best = candidates
         .iter()
-        .filter(|candidate| counts(candidate, material))
+        .filter(|candidate| counts(candidate, material) && !is_overtaken(candidate, &overtaking))
         .max_by_key(|candidate| rank(candidate, &killed_on));
     if let Some(lonely) = lonely(material, best) {
         return lonely;
@@ -107,6 +111,9 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     }
     if let Some(best) = best.filter(|best| best.finding.rule.id == intel::RULE) {
         return by_intel(best, material);
+    }
+    if let Some(own) = own.filter(|_| best.is_some_and(|best| rules::of_refusal(best.finding.rule))) {
+        return Judgement::Uncaught(own);
     }
     if let Some(best) = best.filter(|best| best.finding.rule.cause != Cause::Unknown) {
         return Judgement::Found(best.clone(), confidence(best, &candidates));
@@ -162,6 +169,10 @@ fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
     let not_launched =
         material.output.iter().any(|finding| rules::of_failed_launch(finding.rule) && !tag(finding));
     let confirmed = reports.iter().any(|report| agrees(report, material.ending) == Some(true));
+    // mpi4py ends a job with error code 1 for an exception that nothing caught; with others, the program has decided so.
+    let aborted_otherwise = reports.iter().any(|report| {
+        report.rule.cause == Cause::RankAborted && report.values.get("code").is_some_and(|code| code != "1")
+    });
     let counted = |finding: &&Finding| {
         finding.rule.speaker != Speaker::Transport
             || (not_launched && !tag(finding) && !of_known_speaker(&material.lines[finding.at]))
@@ -171,7 +182,9 @@ fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
         let foreign = rule.speaker == Speaker::Launcher && tag(finding);
         let passed = rule.phase == Phase::Start && !reports.is_empty();
         let contradicted = confirmed && agrees(finding, material.ending) == Some(false);
+        let abandoned = aborted_otherwise && rule.id.starts_with("mpi4py-error");
         let penalty = [
+            (abandoned, ABANDONED),
             (foreign || passed, IMPLAUSIBLE),
             (contradicted, CONTRADICTED),
             (rule.speaker == Speaker::Cluster, OUT_OF_PLACE),
@@ -203,6 +216,11 @@ fn agrees(finding: &Finding, ending: Ending) -> Option<bool> {
     match finding.rule.id {
         "ompi-killed" | "ompi-crashed" => Some(code == 128 + number("signal")?),
         "ompi-nonzero" | "ompi-abort" | "mpich-abort" => Some(code == number("code")? & 0xff),
+        // mpiexec of MPICH ends with the signal of the rank that failed first, and its report may be about a rank that it ended
+        // itself, with signal 9.
+        id if id.starts_with("hydra-") && (1..=64).contains(&code) => {
+            Some(code == number("signal").or_else(|| id.ends_with("-killed").then_some(9))?)
+        }
         _ => None,
     }
 }
@@ -253,12 +271,7 @@ pub(crate) struct Traceback {
 /// The Python traceback that explains the end: of the last ones, which follow one another with few lines in between, the
 /// first whose exception is no consequence of another rank's end.
 pub(crate) fn telling_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
-    let from = lines.len().saturating_sub(TRACEBACK_LINES);
-    let all =
-        (from..lines.len()).filter_map(|at| traceback_at(lines, at).or_else(|| syntax_error_at(lines, at)));
-    let mut all: Vec<Traceback> = all.collect();
-    // A syntax error of an imported module ends a traceback.
-    all.dedup_by_key(|found| found.exception);
+    let all = tracebacks(lines);
     let mut last: Vec<Traceback> = Vec::new();
     for found in all.into_iter().rev() {
         let is_near =
@@ -278,6 +291,17 @@ pub(crate) fn telling_traceback(lines: &[Line<'_>]) -> Option<Traceback> {
     }
     let own = last.iter().rev().find(|traceback| !is_consequence(&lines[traceback.exception].text));
     own.or(last.first()).copied()
+}
+
+/// The tracebacks at the end of the output, in order.
+fn tracebacks(lines: &[Line<'_>]) -> Vec<Traceback> {
+    let from = lines.len().saturating_sub(TRACEBACK_LINES);
+    let found =
+        (from..lines.len()).filter_map(|at| traceback_at(lines, at).or_else(|| syntax_error_at(lines, at)));
+    let mut all: Vec<Traceback> = found.collect();
+    // A syntax error of an imported module ends a traceback.
+    all.dedup_by_key(|found| found.exception);
+    all
 }
 
 /// Whether a rank raises this exception because another rank or process has ended.
@@ -371,6 +395,29 @@ fn uncaught(material: &Material<'_>) -> Option<Traceback> {
     };
     is_end.then(|| telling_traceback(material.lines)).flatten()
 }
+
+/// Whether what a program printed was followed by an exception with which it ended: it had survived the first. The tracebacks are
+/// none unless it ended so.
+fn is_overtaken(candidate: &Candidate<'_>, tracebacks: &[Traceback]) -> bool {
+    let at = candidate.finding.at;
+    let is_part = tracebacks.iter().any(|found| (found.begin..=found.exception).contains(&at));
+    let is_before = tracebacks.last().is_some_and(|last| at < last.begin);
+    let of_program = !candidate.from_cluster && candidate.finding.rule.speaker == Speaker::Program;
+    of_program && is_before && !is_part
+}
+
+/// The traceback with which the program ended for a reason of its own, and not because a connection failed.
+fn uncaught_of_its_own(material: &Material<'_>) -> Option<Traceback> {
+    let found = uncaught(material)?;
+    let exception = material.lines[found.exception].text.to_ascii_lowercase();
+    let is_own = !is_consequence(&material.lines[found.exception].text)
+        && !WORDS_OF_CONNECTIONS.iter().any(|word| exception.contains(word));
+    is_own.then_some(found)
+}
+
+/// In lower case, in exceptions that a failed connection raises.
+const WORDS_OF_CONNECTIONS: [&str; 10] =
+    ["connect", "socket", "gloo", "nccl", "c10d", "dist", "store", "timeout", "timed out", "mpi"];
 
 /// The traceback with which the output of a running job ends. An exception that the program handles is followed by more
 /// output, or the next look withdraws the diagnosis.

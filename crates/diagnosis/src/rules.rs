@@ -173,6 +173,12 @@ pub(crate) fn by_agent(rule: &Rule) -> bool {
     of_any_peer(rule) || rule.id == "agent-no-answer-back"
 }
 
+/// Whether the rule matches a refused connection between ranks: also a consequence of a rank that ended first, or tried again.
+pub(crate) fn of_refusal(rule: &Rule) -> bool {
+    ["rendezvous-refused", "ompi-endpoint-refused", "ucx-connect-refused", "gloo-refused", "nccl-refused"]
+        .contains(&rule.id)
+}
+
 /// Whether the text has two explanations.
 pub(crate) fn of_two_causes(rule: &Rule) -> bool {
     ["exe-missing-or-no-access", "exe-script-no-access", "binary-as-script"].contains(&rule.id)

@@ -27,9 +27,10 @@ static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
-/// Lines with these words report that all is well.
+/// Lines with these words report that all is well, or nearly.
 static GOOD: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:no|0|without|zero)\s+(?:\w+\s+)?(?:errors?|failures?|failed)\b").ok()
+    Regex::new(r"(?i)\b(?:no|0|without|zero)\s+(?:\w+\s+)?(?:errors?|failures?|failed)\b|warning\b|\bWARN\b")
+        .ok()
 });
 
 fn is_error(line: &Line<'_>) -> bool {

@@ -135,7 +135,7 @@ pub(super) const RULES: &[Rule] = &[
         "kex_exchange_identification: Connection closed by remote host",
     )
     .says("A Worker's sshd closes the connection before any login: {reason|}")
-    .advice("sshd is overloaded or still starting: raise MaxStartups in sshd_config (its default drops parallel logins), and start the Launcher when the Workers are ready."),
+    .advice("sshd is overloaded or still starting, or it is not sshd that listens on that port: raise MaxStartups in sshd_config (its default drops parallel logins), start the Launcher when the Workers are ready, and check the port."),
     rule(
         "ssh-closed-by",
         Cause::ConnectionRefused,
@@ -742,7 +742,8 @@ pub(super) const RULES: &[Rule] = &[
         "Can't locate Statistics/Regression.pm in @INC (you may need to install the Statistics::Regression module)",
     )
     .by(Speaker::Rank)
-    .says("The program needs the Perl module {name|}, which is not there"),
+    .says("The program needs the Perl module {name|}, which is not there")
+    .advice("Install the module in the image of every Worker (cpanm, or the distribution's package), or name its folder in PERL5LIB."),
     rule(
         "r-no-package",
         Cause::LibraryMissing,
@@ -752,7 +753,8 @@ pub(super) const RULES: &[Rule] = &[
         "Error in library(pbdMPI) : there is no package called 'pbdMPI'",
     )
     .by(Speaker::Rank)
-    .says("The program needs the R package {name|}, which is not there"),
+    .says("The program needs the R package {name|}, which is not there")
+    .advice("Install the package in the image of every Worker, or name its library in R_LIBS."),
     rule(
         "python-no-main-module",
         Cause::LibraryMissing,

@@ -256,7 +256,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "hydra-exit-string-killed",
         Cause::RankKilled,
-        END - 3,
+        END,
         "TERMINATED WITH THE EXIT STRING: ",
         r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal 9\)",
         "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
@@ -266,7 +266,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "hydra-exit-string-crashed",
         Cause::RankCrashed,
-        END - 3,
+        END,
         "TERMINATED WITH THE EXIT STRING: ",
         r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (?P<signal>4|5|6|7|8|11|31)\)",
         "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)",
@@ -329,7 +329,9 @@ pub(super) const RULES: &[Rule] = &[
         r"^\*\*\* (?P<name>The MPI_\w+\(\) function was called (?:before MPI_INIT|after MPI_FINALIZE)\b.*)",
         "*** The MPI_Comm_rank() function was called before MPI_INIT was invoked.",
     )
-    .by(Speaker::Rank),
+    .by(Speaker::Rank)
+    .says("A call of MPI came at the wrong time: {name|}")
+    .advice("Call MPI only after MPI_Init and before MPI_Finalize, in every rank; with mpi4py, look for exit handlers and destructors that use MPI after its end."),
     rule(
         "mpich-mpi-error",
         Cause::MpiError,
@@ -356,7 +358,7 @@ pub(super) const RULES: &[Rule] = &[
         // `python -m mpi4py` ends the job with MPI_Abort because of it.
         REASON + 1,
         "mpi4py.MPI.Exception: ",
-        r"^mpi4py\.MPI\.Exception: (?P<name>(?:MPI_ERR_(?:ARG|BUFFER|COMM|COUNT|DIMS|GROUP|IN_STATUS|OP|RANK|REQUEST|ROOT|TAG|TOPOLOGY|TRUNCATE|TYPE|WIN|FILE|IO|KEYVAL|INFO|PENDING)\b|Message truncated|Invalid |Null |Unmatched|Request pending).*)",
+        r"^mpi4py\.MPI\.Exception: (?P<name>(?:MPI_ERR_(?:ARG|BUFFER|COMM|COUNT|DIMS|GROUP|IN_STATUS|OP|RANK|REQUEST|ROOT|TAG|TOPOLOGY|TRUNCATE|TYPE|WIN|FILE|IO|KEYVAL|INFO|PENDING)\b|Message truncated|Invalid |Null |Unmatched|Request pending).*?)(?:, error stack:?)?$",
         "mpi4py.MPI.Exception: MPI_ERR_TRUNCATE: message truncated",
     )
     .by(Speaker::Rank)
@@ -400,7 +402,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::MpiError,
         SYMPTOM - 1,
         "mpi4py.MPI.Exception: ",
-        r"^mpi4py\.MPI\.Exception: (?P<name>.+)",
+        r"^mpi4py\.MPI\.Exception: (?P<name>.+?)(?:, error stack:?)?$",
         "mpi4py.MPI.Exception: MPI_ERR_INTERN: internal error",
     )
     .by(Speaker::Rank)
@@ -560,7 +562,7 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Program)
     .details(paths_of_errno!("No space left on device|Disk quota exceeded"))
     .says("No space left: {path|a file system} is full ({reason|})")
-    .advice("Look at which file that was: if it is in /dev/shm, mount an emptyDir with medium: Memory there. Otherwise, delete old checkpoints or enlarge the volume; a directory that no volume is mounted at, such as /tmp, counts against the limit of ephemeral-storage: raise it, or mount an emptyDir or a claim there. With a quota (Disk quota exceeded), ask an administrator of the storage for more."),
+    .advice("Delete old checkpoints or enlarge the volume; a directory that no volume is mounted at, such as /tmp, counts against the limit of ephemeral-storage: raise it, or mount an emptyDir or a claim there. With a quota (Disk quota exceeded), ask an administrator of the storage for more. If no path is named, look at /dev/shm, too: it has 64 MiB unless an emptyDir with medium: Memory is mounted there."),
     rule(
         "read-only",
         Cause::StorageUnusable,

@@ -479,3 +479,62 @@ fn a_hostfile_of_another_mpi_is_named_where_its_slots_are_taken_for_a_name() {
     assert_eq!(answer.cause, Cause::BadHostfile, "{answer:#?}");
     assert!(answer.message.contains("w-0:2"), "{answer:#?}");
 }
+
+#[test]
+fn what_a_program_survived_is_not_what_it_ended_with() {
+    let report = format!(
+        "{FRAME}mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[42395,1],1]\n  Exit code:    1\n{FRAME}"
+    );
+    let survived = "CUDA out of memory. Tried to allocate 2.00 GiB\nhalving the batch size\n";
+    let answer = found(&format!("{survived}{}{report}", raising("KeyError: 'labels'")), Ending::Exited(1));
+    assert_eq!(answer.cause, Cause::RankExited, "{answer:#?}");
+    assert!(answer.message.contains("KeyError: 'labels'"), "{answer:#?}");
+    let ended = raising("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB");
+    let consequence = raising("RuntimeError: [../gloo/tcp/pair.cc] Connection closed by peer [10.0.0.4]:3");
+    let answer = found(&format!("{ended}{consequence}{report}"), Ending::Exited(1));
+    assert_eq!(answer.cause, Cause::GpuOutOfMemory, "{answer:#?}");
+
+    let refused = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [w-0]:29500 (errno: 111 - Connection refused).\n";
+    let answer =
+        found(&format!("{refused}epoch 1\n{}", raising("ValueError: 12 classes")), Ending::Exited(1));
+    assert!(answer.message.contains("ValueError: 12 classes"), "{answer:#?}");
+    let dist = raising("torch.distributed.DistNetworkError: cannot reach the store");
+    let answer = found(&format!("{refused}{dist}"), Ending::Exited(1));
+    assert!(answer.message.contains("w-0 port 29500"), "{answer:#?}");
+}
+
+#[test]
+fn an_exception_of_mpi_that_was_caught_does_not_explain_a_later_abort() {
+    let raised = raising("mpi4py.MPI.Exception: Invalid rank, error stack:");
+    let abort = |code: i32| {
+        let text = format!(
+            "{raised}epoch 2\nAbort({code}) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, {code}) - process 1\n"
+        );
+        found(&text, Ending::Exited(code))
+    };
+    assert_eq!(abort(9).cause, Cause::RankAborted);
+    assert_eq!(
+        (abort(1).cause, abort(1).message.as_str()),
+        (Cause::MpiError, "An MPI call failed: Invalid rank")
+    );
+}
+
+#[test]
+fn of_mpichs_two_reports_the_one_that_fits_the_exit_code_counts() {
+    let rule = "=".repeat(83);
+    let text = format!(
+        "{}\n{rule}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 622 RUNNING AT w-0\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n{rule}\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)\n",
+        raising("ModuleNotFoundError: No module named 'apex'")
+    );
+    let answer = found(&text, Ending::Exited(11));
+    assert_eq!((answer.cause, answer.confidence), (Cause::RankCrashed, Confidence::High), "{answer:#?}");
+    assert_eq!(answer.worker, None, "that one was ended by mpiexec");
+}
+
+#[test]
+fn a_warning_is_not_quoted_as_the_reason() {
+    let text = format!(
+        "warning: too many small files\n{FRAME}mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n  Process name: [[42395,1],1]\n  Exit code:    1\n{FRAME}"
+    );
+    assert_eq!(found(&text, Ending::Exited(1)).message, "Rank 1 exited with code 1");
+}

@@ -35,12 +35,15 @@ fn generated_troubleshooting_guide() {
 /// The last section: how the rules did on outputs that they were not written for.
 const FRESH: &str = "\n## Judged before any rule was written for them\n\n\
      The right causes were written down before the diagnosis was asked. What was wrong was fixed afterwards, so the tables above \
-     show no mistake. The outputs were made with real sshd, in pods with their own network namespaces.\n\n\
+     show it no longer. The outputs were made with real sshd, in pods with their own network namespaces.\n\n\
      | outputs | right at once | wrong, low confidence | wrong, medium or high | wrong at medium or high |\n|---|---|---|---|---|\n\
      | 54 of `*_ssh_*` | 46 | 4 | 4 | an error of MPI_Comm_spawn as RankAborted; processes that were each alone as success; \
      ssh that ended with 255 under Intel MPI as PeerUnreachable; a full /dev/shm, which the output did not name, as StorageUnusable |\n\
-     | 26 more | 23 | 3 | 0 | |\n\n\
-     In five of the 80 the output has nothing of the reason, so that a general answer is accepted too: `impi18_ssh_key_broken`, \
+     | 26 more | 23 | 3 | 0 | |\n\
+     | 16 of `*_ssh_trap_*`, whose programs print misleading words | 11 | 1 | 4 | errors of memory and of MPI that the program had \
+     caught; a crash that MPICH reports as a rank killed by itself |\n\n\
+     `impi18_ssh_trap_memory` is still taken for OutOfMemory, with low confidence: the program had caught that exception. \
+     In five of the first 80 the output has nothing of the reason, so that a general answer is accepted too: `impi18_ssh_key_broken`, \
      `impi18_ssh_exit_one_slot`, `ompi418_ssh_py_shm_full`, `ompi5_ssh_callback_reset`, `mpich502_ssh_ppn`.\n";
 
 #[test]
