@@ -344,7 +344,7 @@ causes! {
         title: "A container crashes again and again",
         meaning: "A container ends soon after each start; the kubelet waits longer and longer before the next.",
         message: "A container of {host|a pod} crashes again and again",
-        suggestion: "Read the log of its previous run. In a Worker that runs sshd, it is mostly a missing host key, or a port or directory that the user may not use.",
+        suggestion: "Read the log of its previous run, which says why it ended, and correct that.",
     }
     InitContainerFailed: User, Undecided, BeforeStart {
         title: "An init container fails",

@@ -149,6 +149,13 @@ impl PodFacts {
             events: Vec::new(),
         }
     }
+
+    /// Leaves out that the kubelet waits before it starts a container again, which says nothing about the run that failed.
+    pub fn ignore_back_off(&mut self) {
+        self.containers.iter_mut().for_each(|container| {
+            container.waiting.take_if(|(reason, _)| reason == "CrashLoopBackOff");
+        });
+    }
 }
 
 /// Conditions that indicate trouble: the pod is not scheduled, or about to be disrupted.

@@ -233,6 +233,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Cluster)
     .says("The image of {host|the pod} has no {path|program of the given name}"),
+    rule(
+        "start-no-command",
+        Cause::ExecutableNotFound,
+        ROOT + 1,
+        "no command specified",
+        r"^pod (?P<host>\S+): container (?P<name>\S+) .*no command specified",
+        "pod train-launcher-x: container mpi terminated: StartError, exit code 128: no command specified",
+    )
+    .by(Speaker::Cluster)
+    .says("Container {name|} of {host|the pod} has no command: neither the job nor the image gives one")
+    .advice("Give the job a command: a TrainJob in spec.trainer.command, an MPIJob in the template of the Launcher."),
     // The runtime has found the file, and the kernel has not found the interpreter that its first line names.
     rule(
         "start-no-interpreter",
@@ -305,6 +316,27 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Cluster)
     .says("Container {name|} of {host|a pod} crashes again and again"),
+    // What sshd prints when it ends at its start
+    rule(
+        "sshd-no-host-keys",
+        Cause::CrashLoop,
+        ROOT,
+        "no hostkeys available",
+        r"^(?:sshd: )?no hostkeys available -- exiting",
+        "sshd: no hostkeys available -- exiting.",
+    )
+    .says("The SSH server of a Worker has no host keys")
+    .advice("Create them in the image with ssh-keygen -A, or use the launch agent, which needs no SSH server (annotation training.opendatahub.io/launch: agent)."),
+    rule(
+        "sshd-not-permitted",
+        Cause::CrashLoop,
+        ROOT - 1,
+        "Missing privilege separation directory|Bind to port ",
+        r"^(?:error: )?(?P<reason>Missing privilege separation directory: \S+|Bind to port \d+ on \S+ failed: Permission denied)",
+        "Missing privilege separation directory: /run/sshd",
+    )
+    .says("The SSH server of a Worker cannot start: {reason|}")
+    .advice("Let sshd run as root, or with a configuration whose port and directories its user may use; the launch agent needs neither (annotation training.opendatahub.io/launch: agent)."),
     rule(
         "worker-container-ended",
         Cause::WorkerLost,

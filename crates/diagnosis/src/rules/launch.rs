@@ -602,6 +602,18 @@ pub(super) const RULES: &[Rule] = &[
         "bash: line 1: ./train: No such file or directory",
     )
     .by(Speaker::Rank),
+    // Where Kubeflow's SDK writes the function of a CustomTrainer; what follows is that Python does not find it.
+    rule(
+        "sdk-no-folder",
+        Cause::ExecutableNotFound,
+        ROOT - 1,
+        "/home/mpiuser/",
+        r"^(?:/\S+/)?(?:ba|da|k|z)?sh: (?:(?:line )?\d+: )?(?P<path>/home/mpiuser)/[^\s:]+: No such file or directory",
+        "bash: line 9: /home/mpiuser/train.py: No such file or directory",
+    )
+    .by(Speaker::Rank)
+    .says("The folder {path|} does not exist on a Worker, so Kubeflow's SDK could not write the function there")
+    .advice("Use a runtime that mounts a volume there, or an image with that folder; or set DEFAULT_MPI_USER_HOME=/tmp where the SDK runs."),
     // The remote shell does not find the program that the launcher requested, and the daemons do not start.
     rule(
         "shell-no-custom-daemon",
