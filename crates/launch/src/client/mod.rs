@@ -1,6 +1,7 @@
 //! The caller's side, which an MPI launcher runs in place of ssh: connect, then relay until the command has ended.
 
 pub mod connect;
+mod here;
 mod relay;
 mod sink;
 
@@ -13,6 +14,9 @@ pub enum CallFault {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] connect::ConnectFault),
+    /// The shell for a command on the caller's own host could not be started.
+    #[error("cannot run /bin/sh: {0}")]
+    Here(std::io::Error),
     /// The connection was lost, or the agent refused to run the command.
     #[error("{host}: {source}")]
     Relay {
@@ -25,6 +29,9 @@ pub enum CallFault {
 
 /// Runs the command on its host. Returns the exit code to pass on.
 pub fn call(call: &RemoteCommand, settings: &Settings) -> Result<u8, CallFault> {
+    if here::is_here(&call.host, settings) {
+        return Err(CallFault::Here(here::run(call)));
+    }
     let connection = connect::connect(&call.host, settings)?;
     relay::relay(call, connection.socket, connection.sealed, settings.peer_timeout)
         .map_err(|source| CallFault::Relay { host: call.host.clone(), source })
