@@ -54,13 +54,13 @@ fn python(kubeconfig: &Path) -> Result<(), Stop> {
     steps::run(Command::new(environment.join("bin/python")).arg(program).env("KUBECONFIG", kubeconfig))
 }
 
-/// Kubeflow's SDK with TrainJobs. The operator runs the ranks of its jobs with the examples' programs.
+/// Kubeflow's SDK with TrainJobs, whose ranks run with the examples' programs.
 fn kubeflow(kubeconfig: &Path) -> Result<(), Stop> {
     let environment = environment::kubeflow()?;
     steps::step("Running TrainJobs by Kubeflow's SDK");
     let program = steps::root().join("conformance/kubeflow/client.py");
     let mut command = Command::new(environment.join("bin/python"));
-    steps::run(command.arg(program).env("KUBECONFIG", kubeconfig).env("IMAGE", IMAGE))
+    steps::run(command.arg(program).env("KUBECONFIG", kubeconfig))
 }
 
 fn client_go(kubeconfig: &Path) -> Result<(), Stop> {

@@ -196,8 +196,9 @@ mpiexec, or --in-launcher is given. With mpi4py, start the program with python -
 in one rank then ends the job, while plain python would leave the other ranks waiting for it.
 
 A TrainJob takes from its runtime what is not given here: the Workers' image and number, resources,
-retries, clean-up. Its --image is that of the Launcher; --cpu, --memory and --gpus reach the Workers
-if the runtime's Launcher is one of them (runLauncherAsNode).")]
+retries, clean-up. Its --image is that of the Launcher. In the runtimes that are shipped, the Launcher
+is one of the Workers, and --cpu, --memory, --gpus and --env reach all of them; a runtime without
+runLauncherAsNode gives them to the Launcher alone.")]
 pub struct Create {
     /// Job name, for a job from flags; the kind mpijob or trainjob may stand before it
     #[arg(value_name = "NAME", conflicts_with = "file")]
