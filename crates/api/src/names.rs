@@ -94,6 +94,8 @@ pub const LABEL_SUPPORT: &str = "trainer.kubeflow.org/support";
 pub const TRAINJOB_MANAGED_BY_US: &str = "trainer.kubeflow.org/trainjob-controller";
 /// On everything that is made for a TrainJob: the TrainJob's name. The operator's watches select by it.
 pub const LABEL_TRAINJOB: &str = "training.opendatahub.io/trainjob";
+/// On the pod of a TrainJob's Launcher that is one of the nodes: its number among them, after all others.
+pub const LABEL_WORKER_INDEX: &str = "training.opendatahub.io/worker-index";
 /// JobSet's label for the JobSet, here the TrainJob, that a pod belongs to; Kueue and Trainer's SDK select by it.
 pub const LABEL_JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 /// JobSet's label for the replicated job that a pod belongs to.

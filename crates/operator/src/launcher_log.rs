@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod as WholePod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
 use plan::kept::Pod;
-use plan::{LauncherRun, LogSource, ObservedState, OutputRead, ValidJob};
+use plan::{LauncherRun, Listening, LogSource, ObservedState, OutputRead, ValidJob};
 
 use crate::context::{Context, Shared};
 use crate::error::Error;
@@ -233,7 +233,7 @@ pub(crate) async fn listen(
     let is_needed = if succeeded {
         known.success_log.is_none() || !known.agents.busy.is_empty()
     } else {
-        plan::wants_look(job, seen, now)
+        Listening::to(job, seen).wants_look(now)
     };
     if !is_needed {
         return Logs::Read;
@@ -243,7 +243,7 @@ pub(crate) async fn listen(
     if succeeded {
         return read_success(context, job, seen, known, source).await;
     }
-    seen.output_read = look(context, seen, &source, now).await;
+    seen.output_read = look(context, &Listening::to(job, seen), &source, now).await;
     known.unreadable = seen.output_read.is_none().then_some(now);
     seen.unreadable = known.unreadable;
     Logs::Read
@@ -280,16 +280,16 @@ fn heard_out(agents: &AgentLogs) -> BTreeMap<usize, String> {
 
 /// Reads a running Launcher's output, if it can be read. Once a look was conclusive, only the last line is read until the
 /// Launcher prints again.
-async fn look(
-    context: &Context,
-    seen: &ObservedState,
+pub(crate) async fn look(
+    context: &Shared,
+    listening: &Listening<'_>,
     source: &LogSource,
     now: Timestamp,
 ) -> Option<OutputRead> {
-    if let Some(known) = seen.output.as_ref().filter(|_| plan::is_conclusive(seen)) {
+    if let Some(last) = listening.conclusive() {
         let line = in_time(tail(context, source, false, &[1])).await?;
-        if last_time(&line) == known.last {
-            return Some(OutputRead { looked: now, last: known.last, log: None });
+        if last_time(&line) == last {
+            return Some(OutputRead { looked: now, last, log: None });
         }
     }
     let log = in_time(tail(context, source, false, &TAILS)).await?;

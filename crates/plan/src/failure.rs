@@ -3,7 +3,9 @@
 
 use api::Failure;
 
+use crate::change::ChildKind;
 use crate::kept::Pod;
+use crate::notice::ApplyFailure;
 use crate::objects::worker_name;
 use crate::observed::{LauncherRun, ObservedState, is_failed, worker_index};
 use crate::validate::ValidJob;
@@ -25,6 +27,26 @@ pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Op
         exit_code: failure.exit_code,
         ended_early: None,
         evidence: Vec::new(),
+    }
+}
+
+/// The first pod, or Job of pods, that the server will never accept as its template defines it.
+pub(crate) fn refused_template(failures: &[ApplyFailure]) -> Option<&ApplyFailure> {
+    let is_template = |kind: ChildKind| matches!(kind, ChildKind::Pod | ChildKind::Job);
+    failures.iter().find(|failure| failure.creating && failure.invalid && is_template(failure.kind))
+}
+
+/// The failure of a job of which the server refuses a template for good; `field` is where a user corrects it.
+pub(crate) fn refusal(who: &str, field: &str, refused: &ApplyFailure) -> Failure {
+    let cause = Cause::AdmissionRefused;
+    Failure {
+        reason: cause.word().to_owned(),
+        message: format!("{who} failed: the API server rejects it: {}", refused.message),
+        suggestion: Some(format!(
+            "Correct {field} and create the job again; if a policy rejects it, ask an administrator of the cluster."
+        )),
+        link: Some(cause.link()),
+        ..Failure::default()
     }
 }
 
@@ -160,10 +182,7 @@ pub(crate) fn failure_of_run(
     // Among the Launcher's pods only the failed one counts, and it may be gone.
     facts.pods.retain(|pod| pod.worker);
     let mut own = PodFacts::of(pod, false);
-    // That the kubelet waits before it starts the container again says nothing about the run that failed.
-    own.containers.iter_mut().for_each(|container| {
-        container.waiting.take_if(|(reason, _)| reason == "CrashLoopBackOff");
-    });
+    own.ignore_back_off();
     facts.pods.insert(0, own);
     let ending = code.map_or(Ending::Unknown, Ending::Exited);
     let agent = run.and_then(|run| run.agent.as_deref()).unwrap_or_default();

@@ -73,7 +73,7 @@ pub use planning::{Plan, lacks_launcher_pod, plan, waits_for_volumes};
 pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, requested, wait};
 pub use progress::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};
 pub use report::{reject, report};
-pub use stall::{is_conclusive, wants_look};
+pub use stall::Listening;
 pub use starter::{STARTERS, is_starter, prepends_rank, starts_ranks};
 pub use steps::{Mover, Step, StepName, StepState, steps};
 pub use validate::{

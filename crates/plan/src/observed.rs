@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{
     ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, CONDITION_SUSPENDED, Failure, MPIJobStatus,
@@ -20,7 +21,7 @@ use crate::kept::{Job, Pod};
 use crate::objects::{PodGroup, runs_agent};
 use crate::pauses::Pauses;
 use crate::validate::{Fault, Launch, ValidJob};
-use diagnosis::{Diagnosis, Gpus, failed_run};
+use diagnosis::{Diagnosis, FailedRun, Gpus, failed_run};
 
 /// The job's Secret. Only the names of its keys are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -341,6 +342,42 @@ pub(crate) fn mpi_container(pod: &Pod) -> Option<(&str, &ContainerState)> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     let status = statuses.iter().find(|status| status.name == *name)?;
     Some((name, status.state.as_ref()?))
+}
+
+/// The state of a container of the pod, init containers included.
+pub(crate) fn container_state<'p>(pod: &'p Pod, name: &str) -> Option<&'p ContainerState> {
+    let status = pod.status.as_ref()?;
+    let statuses = [&status.container_statuses, &status.init_container_statuses];
+    let mut statuses = statuses.into_iter().flatten().flatten();
+    statuses.find(|status| status.name == name)?.state.as_ref()
+}
+
+/// When the kubelet starts a container in this state again, by what it says of its back-off.
+pub(crate) fn next_start(state: &ContainerState, failed: &FailedRun) -> Option<Timestamp> {
+    let waiting = state.waiting.as_ref()?;
+    let wait = back_off(waiting.message.as_deref()?)?;
+    failed.ended.finished_at.as_ref()?.0.checked_add(wait).ok()
+}
+
+/// The time in the kubelet's `back-off 1m20s restarting failed container=…`.
+fn back_off(message: &str) -> Option<Duration> {
+    let text = message.strip_prefix("back-off ")?.split(' ').next()?;
+    let mut seconds = 0;
+    let mut number = 0;
+    for letter in text.chars() {
+        match (letter.to_digit(10), letter) {
+            (Some(digit), _) => number = number * 10 + u64::from(digit),
+            (None, 'm') => (seconds, number) = (seconds + number * 60, 0),
+            (None, 's') => (seconds, number) = (seconds + number, 0),
+            (None, _) => return None,
+        }
+    }
+    Some(Duration::from_secs(seconds))
+}
+
+/// Whether the MPI container runs.
+pub(crate) fn runs(pod: &Pod) -> bool {
+    mpi_container(pod).is_some_and(|(_, state)| state.running.is_some())
 }
 
 /// When the pod's MPI container started. A runtime reports one that it could not start as ended, with the zero of its clock,

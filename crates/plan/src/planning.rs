@@ -20,7 +20,9 @@ use crate::Settings;
 use crate::advice::elastic_advice;
 use crate::change::{Change, Child, ChildKind, Patch, Target};
 use crate::conditions::{condition, has_run, is_finished, is_true};
-use crate::failure::{failed_success, failure_of, launcher_failure, users_error};
+use crate::failure::{
+    failed_success, failure_of, launcher_failure, pod_facts, refusal, refused_template, users_error, world,
+};
 use crate::kept::{Job, Pod};
 use crate::notice::ApplyFailure;
 use crate::objects::{
@@ -30,15 +32,15 @@ use crate::objects::{
 };
 use crate::observed::{
     LauncherEnd, LogSource, ObservedState, OutputSeen, Recorded, SecretSeen, is_failed, is_running,
-    mpi_container, started_at, worker_index,
+    mpi_container, runs, started_at, worker_index,
 };
 use crate::outlook::{AttemptFailure, Outlook};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
-use crate::stall::{next_look, output_shown};
+use crate::stall::{Listening, next_look, output_shown};
 use crate::time::elapsed;
 use crate::validate::{CleanPods, LauncherCreation, Replica, ValidJob};
 use diagnosis::{
-    Cause, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
+    Cause, Facts, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
 
 /// How long a Launcher may still run after a Worker failed its job, so that it can print what it saw. A pod that ends
@@ -78,7 +80,8 @@ impl Plan {
 /// Decides what to do for a job.
 #[must_use]
 pub fn plan(job: &ValidJob, seen: &ObservedState, settings: &Settings, now: Timestamp) -> Plan {
-    let output = output_shown(job, seen);
+    let facts = || Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
+    let output = output_shown(&Listening::to(job, seen), facts);
     let plan = decide(job, seen, output.as_ref(), settings, now);
     let ends = matches!(plan.outlook, Outlook::Failed(_) | Outlook::Restarting(_));
     let last_words = if ends && seen.launcher_failed.is_none() { seen.launcher_log() } else { None };
@@ -129,7 +132,7 @@ fn decide(
         let again = is_restarted(job, &verdict.failure);
         return Plan::still(if again { Outlook::Restarting(verdict) } else { Outlook::Failed(verdict) });
     }
-    let looks = [next_deadline(job, seen, now), next_look(job, seen, output, now)];
+    let looks = [next_deadline(job, seen, now), next_look(&Listening::to(job, seen), output, now)];
     if job.is_held() {
         return Plan { wake_after: looks.into_iter().flatten().min(), ..Plan::still(Outlook::Active) };
     }
@@ -191,10 +194,7 @@ pub(crate) fn after_failures(
     let ran = has_run(&seen.status)
         || seen.workers.iter().any(|pod| is_running(pod))
         || seen.launcher_pods.iter().any(is_running);
-    let is_template = |kind: ChildKind| matches!(kind, ChildKind::Pod | ChildKind::Job);
-    let refused =
-        failures.iter().find(|failure| failure.creating && failure.invalid && is_template(failure.kind));
-    match (outlook, refused) {
+    match (outlook, refused_template(failures)) {
         (Outlook::Active, Some(refused)) if job.attempt == 1 && !ran => {
             Outlook::Failed(Box::new(template_refused(job, refused)))
         }
@@ -208,18 +208,10 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> AttemptFailure {
         Some(index) => (format!("Worker {index} ({})", refused.name), WORKER),
         None => (format!("Launcher ({})", refused.name), LAUNCHER),
     };
-    let cause = Cause::AdmissionRefused;
     let failure = Failure {
-        reason: cause.word().to_owned(),
-        message: format!("{who} failed: the API server rejects it: {}", refused.message),
-        suggestion: Some(format!(
-            "Correct spec.mpiReplicaSpecs[{role}].template and create the job again; if a policy rejects it, ask an \
-             administrator of the cluster."
-        )),
-        link: Some(cause.link()),
         pod: index.map(|_| refused.name.clone()),
         worker: index.and_then(|index| i32::try_from(index).ok()),
-        ..Failure::default()
+        ..refusal(&who, &format!("spec.mpiReplicaSpecs[{role}].template"), refused)
     };
     AttemptFailure::now(REASON_FAILED, failure)
 }
@@ -374,11 +366,6 @@ fn ended_early(recorded: &Recorded) -> bool {
 /// The same from the reason alone, for a failure that was written without `endedEarly`.
 fn ends_early(reason: &str) -> bool {
     [REASON_FAILED, REASON_EVICTED].contains(&reason)
-}
-
-/// Whether the MPI container runs.
-fn runs(pod: &Pod) -> bool {
-    mpi_container(pod).is_some_and(|(_, state)| state.running.is_some())
 }
 
 /// The Service; its selector and `publishNotReadyAddresses` are restored if they differ.

@@ -29,7 +29,9 @@ use crate::failure::{failed_success, launcher_failure};
 use crate::kept::Pod;
 use crate::notice::{Applied, ApplyFailure, Notice, Report};
 use crate::objects::record;
-use crate::observed::{LauncherEnd, ObservedState, is_failed, is_running, started_at};
+use crate::observed::{
+    LauncherEnd, ObservedState, container_state, is_failed, is_running, next_start, started_at,
+};
 use crate::outlook::{AttemptFailure, Outlook};
 use crate::planning::{Plan, after_failures, follows_deleted_job, has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;
@@ -653,34 +655,14 @@ fn next_in_place(job: &ValidJob, seen: &ObservedState) -> Option<NextRun> {
     }
     let pod = seen.newest_launcher_pod().filter(|pod| !is_deleted(pod) && !is_failed(pod))?;
     let failed = failed_run(pod)?;
-    let status = pod.status.as_ref()?;
-    let statuses = [&status.container_statuses, &status.init_container_statuses];
-    let mut statuses = statuses.into_iter().flatten().flatten();
-    let state = statuses.find(|status| status.name == failed.container)?.state.as_ref()?;
+    let state = container_state(pod, &failed.container)?;
     if state.running.is_some() {
         return None;
     }
-    let wait = state.waiting.as_ref().and_then(|waiting| waiting_time(waiting.message.as_deref()?));
     let runs = job.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT).max(1);
     let failures = failed.restarts + 1;
-    let at = wait.zip(failed.ended.finished_at).and_then(|(wait, ended)| ended.0.checked_add(wait).ok());
+    let at = next_start(state, &failed);
     (failures < runs).then_some(NextRun { number: failures + 1, of: runs, at })
-}
-
-/// The time in the kubelet's `back-off 1m20s restarting failed container=…`.
-fn waiting_time(message: &str) -> Option<Duration> {
-    let text = message.strip_prefix("back-off ")?.split(' ').next()?;
-    let mut seconds = 0;
-    let mut number = 0;
-    for letter in text.chars() {
-        match (letter.to_digit(10), letter) {
-            (Some(digit), _) => number = number * 10 + u64::from(digit),
-            (None, 'm') => (seconds, number) = (seconds + number * 60, 0),
-            (None, 's') => (seconds, number) = (seconds + number, 0),
-            (None, _) => return None,
-        }
-    }
-    Some(Duration::from_secs(seconds))
 }
 
 /// The next run in another pod, which the Launcher's Job creates.

@@ -2,6 +2,7 @@
 //! output ends with an exception for which the other ranks wait. It never fails a job, as a healthy one may compute for
 //! hours without a word, and it goes again when the job prints.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, REASON_OUTPUT_SEEN};
@@ -9,9 +10,10 @@ use jiff::Timestamp;
 use semantics::{has_ended, is_ready};
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::failure::{pod_facts, world};
+use crate::kept::Pod;
 use crate::notice::{Notice, Report};
 use crate::observed::{ObservedState, OutputRead, OutputSeen, is_running};
+use crate::pauses::Pauses;
 use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 use diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
@@ -29,14 +31,97 @@ const LOOK_SOONEST: Duration = Duration::from_secs(30);
 /// ... and no later than this: it is also how late the condition goes when the job prints again.
 const LOOK_LATEST: Duration = Duration::from_secs(300);
 
-/// What the Launcher's output shows by now: as it was read in this pass, or else in an earlier one.
-pub(crate) fn output_shown(job: &ValidJob, seen: &ObservedState) -> Option<OutputSeen> {
-    let Some(OutputRead { looked, last, log }) = &seen.output_read else { return seen.output.clone() };
+/// A job as the check for a stall sees it, whichever its kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Listening<'a> {
+    /// How long the job may print nothing.
+    pub(crate) timeout: Duration,
+    /// Since when it runs; `None` if it does not.
+    pub(crate) since: Option<Timestamp>,
+    /// Whether the Launcher's newest pod has ended.
+    pub(crate) has_ended: bool,
+    /// What its output showed when an earlier pass read it.
+    pub(crate) output: Option<&'a OutputSeen>,
+    /// Its output, if this pass read it.
+    pub(crate) read: Option<&'a OutputRead>,
+    /// When its output could last not be read, unless it has been read since.
+    pub(crate) unreadable: Option<Timestamp>,
+    /// When the observer was paused.
+    pub(crate) pauses: &'a Pauses,
+}
+
+impl<'a> Listening<'a> {
+    /// An MPIJob.
+    #[must_use]
+    pub fn to(job: &ValidJob, seen: &'a ObservedState) -> Self {
+        let running = condition(&seen.status, CONDITION_RUNNING).filter(|running| running.status == "True");
+        let since = running.and_then(|running| running.last_transition_time.as_ref()).map(|time| time.0);
+        Self {
+            timeout: job.stall_timeout,
+            since,
+            has_ended: seen.newest_launcher_pod().is_some_and(has_ended),
+            output: seen.output.as_ref(),
+            read: seen.output_read.as_ref(),
+            unreadable: seen.unreadable,
+            pauses: &seen.pauses,
+        }
+    }
+
+    /// What an earlier pass read. That of a run before this one says nothing about it.
+    fn known(&self) -> Option<&'a OutputSeen> {
+        self.output.filter(|known| self.since.is_none_or(|since| known.looked >= since))
+    }
+
+    /// When the output was last looked at, or asked for in vain.
+    fn last_look(&self, output: Option<&OutputSeen>) -> Option<Timestamp> {
+        output.map(|output| output.looked).max(self.unreadable)
+    }
+
+    /// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
+    fn last_sign(&self, output: Option<&OutputSeen>) -> Option<Timestamp> {
+        let since = self.since?;
+        let printed = output.and_then(|output| output.last);
+        Some(printed.map_or(since, |printed| printed.max(since)))
+    }
+
+    /// Whether the Launcher's output has to be looked at: from time to time, and when the job may have been silent for the
+    /// timeout.
+    #[must_use]
+    pub fn wants_look(&self, now: Timestamp) -> bool {
+        // The end of its output is read when its Job says how it ended.
+        if self.has_ended {
+            return false;
+        }
+        let output = self.known();
+        let Some((since, sign)) = self.since.zip(self.last_sign(output)) else { return false };
+        let looked = self.last_look(output).unwrap_or(since);
+        let is_due = elapsed(looked, now)
+            >= pause(self.timeout, self.pauses.awake(sign, looked), elapsed(since, looked));
+        let silent = |until| self.pauses.awake(sign, until);
+        let stalls = silent(now) >= self.timeout && silent(looked) < self.timeout;
+        is_due || stalls
+    }
+
+    /// When the last line was printed, if the last look at a silent job stays true while nothing more is printed: it found
+    /// why the job hangs, or the job had been silent for long enough then that no more silence says more.
+    #[must_use]
+    pub fn conclusive(&self) -> Option<Option<Timestamp>> {
+        let (output, sign) = self.known().zip(self.last_sign(self.known()))?;
+        let is_conclusive = output.found.is_some() || elapsed(sign, output.looked).as_secs() >= STALL_SECONDS;
+        is_conclusive.then_some(output.last)
+    }
+}
+
+/// What the Launcher's output shows by now: as it was read in this pass, or else in an earlier one. `facts` are those of the
+/// job's pods.
+pub(crate) fn output_shown(listening: &Listening<'_>, facts: impl FnOnce() -> Facts) -> Option<OutputSeen> {
+    let known = listening.known();
+    let Some(OutputRead { looked, last, log }) = listening.read else { return known.cloned() };
     let found = match log {
-        None => seen.output.as_ref().and_then(|known| known.found.clone()),
-        Some(log) => running_since(seen).and_then(|since| {
+        None => known.and_then(|known| known.found.clone()),
+        Some(log) => listening.since.and_then(|since| {
             let sign = last.map_or(since, |last| last.max(since));
-            hang(job, seen, log, elapsed(sign, *looked))
+            hang(log, elapsed(sign, *looked), &facts())
         }),
     };
     Some(OutputSeen { looked: *looked, last: *last, found })
@@ -44,42 +129,18 @@ pub(crate) fn output_shown(job: &ValidJob, seen: &ObservedState) -> Option<Outpu
 
 /// When the output of a running job is to be looked at again, at the latest once it may have been silent for the timeout.
 pub(crate) fn next_look(
-    job: &ValidJob,
-    seen: &ObservedState,
+    listening: &Listening<'_>,
     output: Option<&OutputSeen>,
     now: Timestamp,
 ) -> Option<Duration> {
-    let (since, sign) = (running_since(seen)?, last_sign(seen, output)?);
-    let looked = last_look(seen, output).unwrap_or(since);
-    let pause_after = |at: Timestamp| pause(job.stall_timeout, elapsed(sign, at), elapsed(since, at));
+    let (since, sign) = (listening.since?, listening.last_sign(output)?);
+    let looked = listening.last_look(output).unwrap_or(since);
+    let pause_after = |at: Timestamp| pause(listening.timeout, elapsed(sign, at), elapsed(since, at));
     let left = pause_after(looked).saturating_sub(elapsed(looked, now));
     // A look that could not be taken is not taken again at once.
     let left = if left.is_zero() { pause_after(now) } else { left };
-    let until_stalled = job.stall_timeout.saturating_sub(elapsed(sign, now));
+    let until_stalled = listening.timeout.saturating_sub(elapsed(sign, now));
     Some(if until_stalled.is_zero() { left } else { left.min(until_stalled) })
-}
-
-/// Whether the Launcher's output has to be looked at: from time to time, and when the job may have been silent for the
-/// timeout.
-#[must_use]
-pub fn wants_look(job: &ValidJob, seen: &ObservedState, now: Timestamp) -> bool {
-    // The end of its output is read when its Job says how it ended.
-    if seen.newest_launcher_pod().is_some_and(has_ended) {
-        return false;
-    }
-    let output = seen.output.as_ref();
-    let Some((since, sign)) = running_since(seen).zip(last_sign(seen, output)) else { return false };
-    let looked = last_look(seen, output).unwrap_or(since);
-    let is_due = elapsed(looked, now)
-        >= pause(job.stall_timeout, seen.pauses.awake(sign, looked), elapsed(since, looked));
-    let silent = |until| seen.pauses.awake(sign, until);
-    let stalls = silent(now) >= job.stall_timeout && silent(looked) < job.stall_timeout;
-    is_due || stalls
-}
-
-/// When the output was last looked at, or asked for in vain.
-fn last_look(seen: &ObservedState, output: Option<&OutputSeen>) -> Option<Timestamp> {
-    output.map(|output| output.looked).max(seen.unreadable)
 }
 
 /// The time from one look at the output of a job to the next, by how long the job had been silent at that look, and had run.
@@ -91,28 +152,61 @@ fn pause(timeout: Duration, silent: Duration, ran: Duration) -> Duration {
     (silent / PART_OF_SILENCE).clamp(LOOK_SOONEST.min(timeout), LOOK_LATEST)
 }
 
-/// Whether the last look at a silent job stays true while nothing more is printed: it found why the job hangs, or the job had
-/// been silent for long enough then that no more silence says more.
-#[must_use]
-pub fn is_conclusive(seen: &ObservedState) -> bool {
-    let output = seen.output.as_ref();
-    let Some((output, sign)) = output.zip(last_sign(seen, output)) else { return false };
-    output.found.is_some() || elapsed(sign, output.looked).as_secs() >= STALL_SECONDS
+/// What its output says about a running job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    /// It prints, or has not been silent for long.
+    Alive,
+    /// It is stalled.
+    Stalled {
+        /// The reason of the condition, one CamelCase word.
+        reason: &'static str,
+        /// Its message.
+        message: String,
+        /// What to do, if the message does not contain it.
+        advice: Option<String>,
+    },
 }
 
-/// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
-fn last_sign(seen: &ObservedState, output: Option<&OutputSeen>) -> Option<Timestamp> {
-    let since = running_since(seen)?;
-    let printed = output.and_then(|output| output.last);
-    Some(printed.map_or(since, |printed| printed.max(since)))
+/// Decides whether a job is stalled; `None` if its output has not been read yet. `probe` is what else is known of it.
+pub(crate) fn liveness<'a>(
+    listening: &Listening<'_>,
+    output: Option<&OutputSeen>,
+    probe: impl FnOnce() -> Probe<'a>,
+    now: Timestamp,
+) -> Option<Liveness> {
+    let (output, sign) = output.zip(listening.last_sign(output))?;
+    let raised = output.found.as_ref().filter(|found| found.cause == Cause::PythonException);
+    if let Some(found) = raised {
+        return Some(Liveness::Stalled {
+            reason: found.cause.word(),
+            message: found.message.clone(),
+            advice: Some(found.suggestion.clone()),
+        });
+    }
+    if listening.pauses.awake(sign, output.looked) < listening.timeout {
+        return Some(Liveness::Alive);
+    }
+    let silent = listening.pauses.awake(sign, now).as_secs();
+    let (reason, found) = match &output.found {
+        Some(found) => (found.cause.word(), in_words(found)),
+        None => (REASON_NO_OUTPUT, "no known error: the job hangs, or works without printing".to_owned()),
+    };
+    let probed = probed(&probe(), output.found.is_none());
+    let message = format!("No output for {silent} s and {found}. {probed}");
+    Some(Liveness::Stalled { reason, message, advice: None })
 }
 
-fn running_since(seen: &ObservedState) -> Option<Timestamp> {
-    let running = condition(&seen.status, CONDITION_RUNNING).filter(|running| running.status == "True")?;
-    Some(running.last_transition_time.as_ref()?.0)
+/// The event of a job that was found to be stalled.
+pub(crate) fn stall_notice(message: String, advice: Option<String>) -> Notice {
+    let message = match advice {
+        Some(advice) => format!("{message}. {advice}"),
+        None => message,
+    };
+    Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message }
 }
 
-/// Sets and clears the condition.
+/// Sets and clears the condition of an MPIJob.
 pub(crate) fn report_stall(
     job: &ValidJob,
     seen: &ObservedState,
@@ -121,43 +215,32 @@ pub(crate) fn report_stall(
     now: Timestamp,
 ) {
     let stalled = is_true(&report.status, CONDITION_STALLED);
-    if is_finished(&report.status) {
+    let status = &mut report.status;
+    if is_finished(status) {
         if stalled {
             let message = "The job has ended.".to_owned();
-            set_condition(&mut report.status, CONDITION_STALLED, false, REASON_ENDED, message, now);
+            set_condition(status, CONDITION_STALLED, false, REASON_ENDED, message, now);
         }
         return;
     }
-    let Some((output, sign)) = output.zip(last_sign(seen, output)) else { return };
-    let raised = output.found.as_ref().filter(|found| found.cause == Cause::PythonException);
-    if let Some(found) = raised {
-        let (reason, message) = (found.cause.word(), found.message.clone());
-        let advice = &found.suggestion;
-        if set_condition(&mut report.status, CONDITION_STALLED, true, reason, message.clone(), now) {
-            let message = format!("{message}. {advice}");
-            report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
+    match liveness(&Listening::to(job, seen), output, || probe(job, seen), now) {
+        Some(Liveness::Stalled { reason, message, advice }) => {
+            if set_condition(status, CONDITION_STALLED, true, reason, message.clone(), now) {
+                report.notices.push(stall_notice(message, advice));
+            }
         }
-    } else if seen.pauses.awake(sign, output.looked) >= job.stall_timeout {
-        let silent = seen.pauses.awake(sign, now).as_secs();
-        let (reason, found) = match &output.found {
-            Some(found) => (found.cause.word(), in_words(found)),
-            None => (REASON_NO_OUTPUT, "no known error: the job hangs, or works without printing".to_owned()),
-        };
-        let message = format!("No output for {silent} s and {found}. {}", probed(job, seen, output));
-        if set_condition(&mut report.status, CONDITION_STALLED, true, reason, message.clone(), now) {
-            report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
+        Some(Liveness::Alive) if stalled => {
+            let message = "The job prints again.".to_owned();
+            set_condition(status, CONDITION_STALLED, false, REASON_OUTPUT_SEEN, message, now);
         }
-    } else if stalled {
-        let message = "The job prints again.".to_owned();
-        set_condition(&mut report.status, CONDITION_STALLED, false, REASON_OUTPUT_SEEN, message, now);
+        Some(Liveness::Alive) | None => {}
     }
 }
 
 /// What the end of a silent job's output says of why it hangs; nothing where it says nothing that can be relied on.
-fn hang(job: &ValidJob, seen: &ObservedState, log: &str, silent: Duration) -> Option<Diagnosis> {
+fn hang(log: &str, silent: Duration, facts: &Facts) -> Option<Diagnosis> {
     let ending = Ending::Running { silent_seconds: silent.as_secs() };
-    let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
-    diagnose(&Output::from(log), ending, &facts)
+    diagnose(&Output::from(log), ending, facts)
         .filter(|found| found.cause != Cause::Unknown)
         // Silence alone says nothing that is not known.
         .filter(|found| found.cause != Cause::SilentHang || found.confidence > Confidence::Low)
@@ -169,31 +252,49 @@ fn in_words(found: &Diagnosis) -> String {
     format!("{} (evidence: {evidence}). {}", found.message, found.suggestion.trim_end_matches('.'))
 }
 
+/// What is looked at beside the output of a silent job.
+pub(crate) struct Probe<'a> {
+    /// Whether the Launcher's container runs.
+    pub launcher_runs: bool,
+    /// The pods of the Workers.
+    pub workers: Vec<&'a Pod>,
+    /// The number of Workers that the job asks for.
+    pub worker_count: usize,
+    /// The lost nodes of its pods.
+    pub lost_nodes: &'a BTreeMap<String, String>,
+    /// How the Launcher reaches the Workers, if known.
+    pub launch: Option<Launch>,
+}
+
+fn probe<'a>(job: &ValidJob, seen: &'a ObservedState) -> Probe<'a> {
+    Probe {
+        launcher_runs: seen.launcher_pods.iter().any(is_running),
+        workers: seen.by_index(job).into_iter().flatten().collect(),
+        worker_count: job.worker_count(),
+        lost_nodes: &seen.lost_nodes,
+        launch: job.launch,
+    }
+}
+
 /// What was looked at beside the output, and found.
-fn probed(job: &ValidJob, seen: &ObservedState, output: &OutputSeen) -> String {
-    let launcher = if seen.launcher_pods.iter().any(is_running) { "is running" } else { "is not running" };
-    let workers = seen.by_index(job);
-    let silent: Vec<&str> = workers
-        .iter()
-        .flatten()
-        .filter(|pod| !is_ready(pod))
-        .filter_map(|pod| pod.metadata.name.as_deref())
-        .collect();
-    let answering = workers.iter().flatten().count().saturating_sub(silent.len());
-    let mut text = format!(
-        "Probed: the Launcher's container {launcher}; {answering} of {} Workers are ready",
-        job.worker_count()
-    );
+fn probed(probe: &Probe<'_>, is_unexplained: bool) -> String {
+    let launcher = if probe.launcher_runs { "is running" } else { "is not running" };
+    let silent = probe.workers.iter().filter(|pod| !is_ready(*pod));
+    let silent: Vec<&str> = silent.filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    let answering = probe.workers.len().saturating_sub(silent.len());
+    let of = probe.worker_count;
+    let mut text =
+        format!("Probed: the Launcher's container {launcher}; {answering} of {of} Workers are ready");
     if !silent.is_empty() {
         text.push_str(&format!(", not {}", silent.join(", ")));
     }
-    if seen.lost_nodes.is_empty() {
+    if probe.lost_nodes.is_empty() {
         text.push_str("; their nodes report");
     } else {
-        let nodes: Vec<&str> = seen.lost_nodes.keys().map(String::as_str).collect();
+        let nodes: Vec<&str> = probe.lost_nodes.keys().map(String::as_str).collect();
         text.push_str(&format!("; these nodes do not report: {}", nodes.join(", ")));
     }
-    if job.launch == Some(Launch::Agent) && output.found.is_none() {
+    if probe.launch == Some(Launch::Agent) && is_unexplained {
         text.push_str("; the launch agents report no unanswered connection");
     }
     text.push('.');
@@ -225,6 +326,18 @@ mod tests {
         validate(&job).unwrap()
     }
 
+    fn listening(seen: &ObservedState) -> Listening<'_> {
+        Listening::to(&job(), seen)
+    }
+
+    fn read(seen: &ObservedState) -> Option<OutputSeen> {
+        output_shown(&listening(seen), Facts::default)
+    }
+
+    fn wants_look(seen: &ObservedState, now: Timestamp) -> bool {
+        listening(seen).wants_look(now)
+    }
+
     fn running(since: Timestamp) -> ObservedState {
         let running = json!({ "type": CONDITION_RUNNING, "status": "True", "lastTransitionTime": since });
         let status = serde_json::from_value(json!({ "conditions": [running] })).unwrap();
@@ -234,23 +347,23 @@ mod tests {
     #[test]
     fn why_a_job_hangs_is_remembered_until_it_prints_again() {
         let second = |second: i64| Timestamp::from_second(second).unwrap();
-        let read = |looked: i64, last: i64, log: Option<&str>| {
+        let at = |looked: i64, last: i64, log: Option<&str>| {
             let (looked, last) = (second(looked), Some(second(last)));
             Some(OutputRead { looked, last, log: log.map(str::to_owned) })
         };
         let mut seen = running(second(0));
-        assert_eq!(output_shown(&job(), &seen), None, "it was not read");
-        seen.output_read = read(900, 100, Some(ENDED));
-        let shown = output_shown(&job(), &seen).unwrap();
+        assert_eq!(read(&seen), None, "it was not read");
+        seen.output_read = at(900, 100, Some(ENDED));
+        let shown = read(&seen).unwrap();
         assert_eq!(shown.found.as_ref().map(|found| found.cause), Some(Cause::SilentHang));
         seen.output = Some(shown.clone());
         seen.output_read = None;
-        assert_eq!(output_shown(&job(), &seen), Some(shown.clone()), "nothing was read since");
-        seen.output_read = read(1000, 100, None);
+        assert_eq!(read(&seen), Some(shown.clone()), "nothing was read since");
+        seen.output_read = at(1000, 100, None);
         let again = OutputSeen { looked: second(1000), ..shown };
-        assert_eq!(output_shown(&job(), &seen), Some(again), "nothing was printed since");
-        seen.output_read = read(1100, 1099, Some("epoch 2\n"));
-        assert_eq!(output_shown(&job(), &seen).unwrap().found, None);
+        assert_eq!(read(&seen), Some(again), "nothing was printed since");
+        seen.output_read = at(1100, 1099, Some("epoch 2\n"));
+        assert_eq!(read(&seen).unwrap().found, None);
     }
 
     #[test]
@@ -272,12 +385,12 @@ mod tests {
     fn a_job_that_prints_is_looked_at_within_seconds_and_then_once_a_minute() {
         let second = |second: i64| Timestamp::from_second(second).unwrap();
         let mut seen = running(second(0));
-        assert_eq!(next_look(&job(), &seen, None, second(1)), Some(Duration::from_secs(5)));
+        assert_eq!(next_look(&listening(&seen), None, second(1)), Some(Duration::from_secs(5)));
         let mut looks = Vec::new();
         let mut now = Timestamp::UNIX_EPOCH;
         while now <= second(300) {
-            now += next_look(&job(), &seen, seen.output.as_ref(), now).unwrap();
-            assert!(wants_look(&job(), &seen, now), "a pass that takes no look is in vain: {now}");
+            now += next_look(&listening(&seen), seen.output.as_ref(), now).unwrap();
+            assert!(wants_look(&seen, now), "a pass that takes no look is in vain: {now}");
             looks.push(now.as_second());
             seen.output = Some(OutputSeen { looked: now, last: Some(now), found: None });
         }
@@ -291,7 +404,7 @@ mod tests {
         for (phase, wanted) in [("Running", true), ("Succeeded", false), ("Failed", false)] {
             let pod = json!({ "metadata": { "name": "pi-launcher-x" }, "status": { "phase": phase } });
             seen.launcher_pods = vec![serde_json::from_value(pod).unwrap()];
-            assert_eq!(wants_look(&job(), &seen, now), wanted, "{phase}");
+            assert_eq!(wants_look(&seen, now), wanted, "{phase}");
         }
     }
 
@@ -299,9 +412,9 @@ mod tests {
     fn output_that_cannot_be_read_is_not_asked_for_at_each_change_of_the_job() {
         let second = |second: i64| Timestamp::from_second(second).unwrap();
         let seen = ObservedState { unreadable: Some(second(5)), ..running(second(0)) };
-        assert_eq!([6, 10, 11].map(|now| wants_look(&job(), &seen, second(now))), [false, false, true]);
+        assert_eq!([6, 10, 11].map(|now| wants_look(&seen, second(now))), [false, false, true]);
         let seen = ObservedState { unreadable: Some(second(240)), ..running(second(0)) };
-        assert_eq!([250, 300].map(|now| wants_look(&job(), &seen, second(now))), [false, true]);
+        assert_eq!([250, 300].map(|now| wants_look(&seen, second(now))), [false, true]);
     }
 
     #[test]
@@ -311,7 +424,7 @@ mod tests {
         let mut seen = running(second(0));
         seen.output_read =
             Some(OutputRead { looked: second(5), last: Some(second(1)), log: Some(log.to_owned()) });
-        let shown = output_shown(&job(), &seen);
+        let shown = read(&seen);
         let mut report = Report { status: seen.status.clone(), ..Report::default() };
         report_stall(&job(), &seen, shown.as_ref(), &mut report, second(5));
         let stalled = condition(&report.status, CONDITION_STALLED).unwrap();
@@ -325,7 +438,7 @@ mod tests {
             log: Some(format!("{log}epoch 2\n")),
         });
         let mut report = Report { status: seen.status.clone(), ..Report::default() };
-        report_stall(&job(), &seen, output_shown(&job(), &seen).as_ref(), &mut report, second(10));
+        report_stall(&job(), &seen, read(&seen).as_ref(), &mut report, second(10));
         assert!(!is_true(&report.status, CONDITION_STALLED), "it goes on");
     }
 }

@@ -21,7 +21,7 @@ use crate::duration::parse_duration;
 /// A Worker that is not ready this long after it was scheduled fails the job, unless an annotation says otherwise.
 pub(crate) const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// A running job that prints nothing for this long counts as stalled, unless an annotation says otherwise.
-const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+pub(crate) const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The longest DNS label (RFC 1035), and so the longest host name of a Worker.
 pub(crate) const LONGEST_LABEL: usize = 63;
 /// A larger number of gang restarts is taken for a mistake in the annotation.
@@ -370,7 +370,7 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
 pub struct Annotations {
     pub(crate) launch: Option<Launch>,
     pub(crate) start_timeout: Option<Duration>,
-    stall_timeout: Option<Duration>,
+    pub(crate) stall_timeout: Option<Duration>,
     volcano_queue: Option<String>,
     isolated: bool,
     pub(crate) attempt: u32,

@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::{LABEL_REPLICATED_JOB, LABEL_TRAINJOB, TrainJob, TrainJobStatus};
 use diagnosis::failed_run;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
-use plan::LauncherRun;
 use plan::kept::Pod;
+use plan::{LauncherRun, OutputSeen};
 
 use crate::memory::RunId;
 use crate::owned::{controller_of, owner_by, version};
@@ -23,6 +24,10 @@ pub(super) struct Remembered {
     written: Option<TrainJob>,
     /// The Launcher's last failed run, and which run it is.
     pub run: Option<(RunId, LauncherRun)>,
+    /// What the running Launcher's output showed.
+    pub output: Option<OutputSeen>,
+    /// When that output could last not be read.
+    pub unreadable: Option<Timestamp>,
     /// The number of failed passes in a row.
     pub failures: u32,
     /// Why the last of them failed, as it was logged.

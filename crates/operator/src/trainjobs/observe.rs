@@ -17,7 +17,7 @@ use plan::trainjob::{
 
 use super::Context;
 use crate::error::Error;
-use crate::launcher_log::read_run;
+use crate::launcher_log::{look, read_run};
 use crate::observe::lost_nodes_of;
 use crate::owned::is_controlled_by;
 
@@ -104,6 +104,7 @@ pub(super) async fn observe(
     job: &ValidTrainJob,
     snapshot: bool,
     status: TrainJobStatus,
+    now: Timestamp,
 ) -> SeenTrainJob {
     let stores = &context.stores;
     let jobs = stores.jobs.state().into_iter().filter(|child| {
@@ -117,15 +118,31 @@ pub(super) async fn observe(
         authority: named(&stores.config_maps, job, &authority_name(&job.name)),
         jobs: jobs.collect(),
         pods: stores.pods_of_jobs.pods_of(&job.namespace, &job.name, &stores.pods),
-        pauses: context.pauses(Timestamp::now()),
+        pauses: context.pauses(now),
         ..SeenTrainJob::default()
     };
     if seen.finished().is_none() {
         let pods: Vec<_> = seen.pods.clone();
         seen.lost_nodes = lost_nodes_of(context, pods.iter().map(|pod| &**pod)).await;
         seen.launcher_failed = failed_launcher(context, job, &seen).await;
+        listen(context, job, &mut seen, now).await;
     }
     seen
+}
+
+/// Adds what the running Launcher prints, where something rests on it.
+async fn listen(context: &Context, job: &ValidTrainJob, seen: &mut SeenTrainJob, now: Timestamp) {
+    (seen.output, seen.unreadable) =
+        context.memories.of(&job.uid, |memory| (memory.output.clone(), memory.unreadable));
+    if !seen.listening(job).wants_look(now) {
+        return;
+    }
+    let Some(source) = seen.launcher_log() else { return };
+    // Closed only by dropping the context, which this holds.
+    let _turn = context.logs.acquire().await;
+    seen.output_read = look(context, &seen.listening(job), &source, now).await;
+    seen.unreadable = seen.output_read.is_none().then_some(now);
+    context.memories.of(&job.uid, |memory| memory.unreadable = seen.unreadable);
 }
 
 /// The child of this name, if the job controls it.

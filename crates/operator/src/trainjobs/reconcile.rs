@@ -83,8 +83,9 @@ async fn walk(context: &Context, job: &TrainJob, now: Timestamp) -> Result<Actio
         Ok(valid) => valid,
         Err(refusal) => return refuse(context, job, (&status, version), &refusal, now).await,
     };
-    let seen = observe(context, &valid, snapshot, status.clone()).await;
+    let seen = observe(context, &valid, snapshot, status.clone(), now).await;
     let plan = trainjob::plan(&valid, &seen, now);
+    context.memories.of(&uid, |memory| memory.output.clone_from(&plan.output));
     let owner = Owner { namespace: &valid.namespace, name: &valid.name, uid: &valid.uid };
     let (applied, error) = carry_out(context, owner, plan.last_words.as_ref(), &plan.changes).await;
     let report = trainjob::report(&valid, &seen, &plan, &applied, now);

@@ -57,7 +57,7 @@ pub(super) fn default(request: &Request<TrainJob>, trusted_creators: &[String], 
 }
 
 /// Refuses a TrainJob that cannot run with its runtime, or a change that is not allowed, with every fault, and warns of a
-/// deprecated runtime. A change that leaves the spec alone passes.
+/// deprecated runtime and of annotations without effect. A change that leaves the spec alone passes.
 ///
 /// # Errors
 /// If the runtime could not be read.
@@ -98,9 +98,12 @@ pub(super) async fn validate(
             advice: "create the runtime before the TrainJob".to_owned(),
         }]));
     };
+    let mut warnings = trainjob::ineffective(request.old_object.as_ref(), job);
+    if request.old_object.is_none() {
+        warnings.extend(trainjob::warnings(&runtime));
+    }
     Ok(match trainjob::validate(job, &runtime, &plan::Settings::default()) {
-        Ok(_) if request.old_object.is_some() => Decision::default(),
-        Ok(_) => Decision { warnings: trainjob::warnings(&runtime), ..Decision::default() },
+        Ok(_) => Decision { warnings, ..Decision::default() },
         Err(refusal) => deny(&refusal.faults),
     })
 }

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use api::{LABEL_JOB_INDEX, LABEL_JOB_SET_NAME, LABEL_REPLICATED_JOB, LABEL_RESTART_ATTEMPT, LABEL_TRAINJOB};
+use api::{
+    LABEL_JOB_INDEX, LABEL_JOB_SET_NAME, LABEL_REPLICATED_JOB, LABEL_RESTART_ATTEMPT, LABEL_TRAINJOB,
+    LABEL_WORKER_INDEX,
+};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, PodSpec, Secret, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -146,6 +149,10 @@ pub(super) fn child_job(job: &ValidTrainJob, part: &Replicated, index: usize) ->
     let of_template = spec.template.metadata.take();
     let mut of_pods = ObjectMeta { labels: Some(watched(job)), ..ObjectMeta::default() };
     mark(&mut of_pods, of_template.as_ref(), &marks);
+    if job.mpi.launcher_as_node && part.name == LAUNCHER {
+        let nodes = job.nodes().map_or(0, |nodes| nodes.replicas.saturating_mul(nodes.pods));
+        of_pods.labels.get_or_insert_default().insert(LABEL_WORKER_INDEX.to_owned(), nodes.to_string());
+    }
     let pod: &mut PodSpec = spec.template.spec.get_or_insert_default();
     pod.subdomain = Some(job.job_set.subdomain.clone());
     if let Some(policy) = job.gang.as_ref().filter(|_| in_gang(job, part)) {

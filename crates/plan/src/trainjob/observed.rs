@@ -17,8 +17,11 @@ use super::job_set::{LAUNCHER, NODE, Replicated};
 use super::objects::job_name;
 use super::valid::ValidTrainJob;
 use crate::kept::{Job, Pod};
-use crate::observed::{LauncherRun, LogSource, is_failed};
+use crate::observed::{
+    LauncherRun, LogSource, OutputRead, OutputSeen, is_failed, is_running, runs, started_at,
+};
 use crate::pauses::Pauses;
+use crate::stall::Listening;
 use diagnosis::failed_run;
 
 /// A TrainJob's status and what it owns.
@@ -40,6 +43,12 @@ pub struct SeenTrainJob {
     pub pods: Vec<Arc<Pod>>,
     /// The Launcher's last failed run, if its output was read.
     pub launcher_failed: Option<LauncherRun>,
+    /// What the running Launcher's output showed when an earlier pass read it.
+    pub output: Option<OutputSeen>,
+    /// The running Launcher's output, if this pass read it.
+    pub output_read: Option<OutputRead>,
+    /// When the Launcher's output could last not be read, unless it has been read since.
+    pub unreadable: Option<Timestamp>,
     /// Lost nodes of its pods, with the message of their Ready condition.
     pub lost_nodes: BTreeMap<String, String>,
     /// When the observer was paused.
@@ -100,11 +109,43 @@ impl SeenTrainJob {
     /// The MPI container of the Launcher's newest pod, unless the pod's node is lost.
     #[must_use]
     pub fn launcher_log(&self) -> Option<LogSource> {
-        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let pod = self.pods_of(LAUNCHER).filter(|pod| self.lost_node(pod).is_none()).max_by_key(created)?;
+        let pod = self.newest_launcher_pod().filter(|pod| self.lost_node(pod).is_none())?;
         let containers = &pod.spec.as_ref()?.containers;
         let main = containers.iter().find(|container| container.name == NODE)?;
         Some(LogSource { pod: pod.clone(), container: main.name.clone() })
+    }
+
+    /// The Launcher's newest pod.
+    pub(super) fn newest_launcher_pod(&self) -> Option<&Pod> {
+        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        self.pods_of(LAUNCHER).max_by_key(created)
+    }
+
+    /// The job as the check for a stall sees it. It runs while its Launcher and all its nodes do.
+    #[must_use]
+    pub fn listening(&self, job: &ValidTrainJob) -> Listening<'_> {
+        let launcher = self.newest_launcher_pod();
+        Listening {
+            timeout: job.stall_timeout,
+            since: launcher.and_then(|launcher| self.running_since(job, launcher)),
+            has_ended: launcher.is_some_and(has_ended),
+            output: self.output.as_ref(),
+            read: self.output_read.as_ref(),
+            unreadable: self.unreadable,
+            pauses: &self.pauses,
+        }
+    }
+
+    fn running_since(&self, job: &ValidTrainJob, launcher: &Pod) -> Option<Timestamp> {
+        let is_up = |pod: &Pod| is_running(pod) && !is_deleted(pod);
+        let nodes: Vec<&Pod> = self.pods_of(NODE).filter(|pod| is_up(pod)).collect();
+        let wanted = job.nodes().map_or(0, |part| part.replicas.saturating_mul(part.pods));
+        if job.suspended || self.finished().is_some() || nodes.len() < wanted || !is_up(launcher) {
+            return None;
+        }
+        // A Launcher that is started again in place has not printed anything yet.
+        let since = started_at(launcher).filter(|_| runs(launcher))?;
+        Some(nodes.into_iter().filter_map(started_at).fold(since, Timestamp::max))
     }
 
     /// The condition of this type.

@@ -12,24 +12,26 @@ use api::Failure;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use semantics::kept::condition_since;
-use semantics::{has_ended, is_ready};
+use semantics::{has_ended, is_deleted, is_ready};
 use serde_json::json;
 
 use super::job_set::{LAUNCHER, NODE, Replicated};
-use super::objects::{child_job, hostfile, key_secret, pod_group, service, snapshot};
+use super::objects::{child_job, hostfile, job_name, key_secret, pod_group, service, snapshot};
 use super::observed::{
     FAILED, JobEnd, SUSPENDED, SeenTrainJob, attempt, end_of, end_words, host_of, is_there, label, node_index,
 };
 use super::progress::authority;
 use super::valid::ValidTrainJob;
 use crate::change::{Change, Child, ChildKind, Patch, Target};
-use crate::failure::{failure_of, failure_of_run};
+use crate::failure::{failure_of, failure_of_run, refusal, refused_template};
 use crate::kept::{Job, Pod};
-use crate::observed::{LogSource, is_failed, is_running};
+use crate::notice::ApplyFailure;
+use crate::observed::{LogSource, OutputSeen, is_failed, is_running};
+use crate::stall::{Probe, next_look, output_shown};
 use crate::time::elapsed;
 use diagnosis::{
-    Cause, Confidence, Facts, PodFacts, PodFailure, Retry, World, lost_with_node, of_slow_worker,
-    of_unstartable, of_worker,
+    Cause, Confidence, Facts, PodFacts, PodFailure, Retry, World, failed_run, lost_with_node,
+    of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
 
 /// JobSet's reason of a job that failed because a Job of it did.
@@ -39,7 +41,7 @@ const FAILED_JOBS_MESSAGE: &str = "jobset failed due to one or more job failures
 const MAX_RESTARTS: &str = "ReachedMaxRestarts";
 const MAX_RESTARTS_MESSAGE: &str = "jobset failed due to reaching max number of restarts";
 /// Trainer's reason of a job that exceeded its deadline.
-const DEADLINE: &str = "DeadlineExceeded";
+pub const DEADLINE: &str = "DeadlineExceeded";
 const DEADLINE_MESSAGE: &str = "TrainJob exceeded its active deadline";
 /// How long a Launcher may still run after the job has failed, so that it can print what it saw.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -55,6 +57,8 @@ pub struct TrainJobPlan {
     pub last_words: Option<LogSource>,
     /// The state of the job.
     pub outlook: TrainJobOutlook,
+    /// What the running Launcher's output shows by now, to be remembered for the next pass.
+    pub output: Option<OutputSeen>,
     /// When to look again if no change is observed before.
     pub wake_after: Option<Duration>,
 }
@@ -98,12 +102,47 @@ pub fn plan(job: &ValidTrainJob, seen: &SeenTrainJob, now: Timestamp) -> TrainJo
     let failed = matches!(outlook, TrainJobOutlook::Failed(_) | TrainJobOutlook::Restarting(_));
     if failed || outlook == TrainJobOutlook::Complete {
         let last_words = seen.launcher_log().filter(|_| failed && seen.launcher_failed.is_none());
-        return TrainJobPlan { changes: Vec::new(), last_words, outlook, wake_after: None };
+        return TrainJobPlan { changes: Vec::new(), last_words, outlook, output: None, wake_after: None };
     }
+    let listening = seen.listening(job);
+    let output = output_shown(&listening, || facts(job, seen));
     let (changes, clearing) = changes(job, seen);
-    let slow = next_start_deadline(job, seen, now);
-    let wake_after = [left, slow, clearing.then_some(CLEARING_LOOK)].into_iter().flatten().min();
-    TrainJobPlan { changes, last_words: None, outlook, wake_after }
+    let looks = [next_start_deadline(job, seen, now), next_look(&listening, output.as_ref(), now)];
+    let clearing = clearing.then_some(CLEARING_LOOK);
+    let wake_after = looks.into_iter().chain([left, clearing]).flatten().min();
+    TrainJobPlan { changes, last_words: None, outlook, output, wake_after }
+}
+
+/// Returns the job's state after its changes met these failures. If the server will never accept one of its Jobs, and its
+/// Launcher has not run, the job fails, for another attempt would be refused, too. Failures that may pass are waited for.
+pub(super) fn after_failures(
+    job: &ValidTrainJob,
+    seen: &SeenTrainJob,
+    outlook: &TrainJobOutlook,
+    failures: &[ApplyFailure],
+) -> TrainJobOutlook {
+    let ran = job.attempt > 1 || seen.pods_of(LAUNCHER).any(|pod| is_running(pod) || has_ended(pod));
+    match (outlook, refused_template(failures)) {
+        (TrainJobOutlook::Active, Some(refused)) if !ran => {
+            TrainJobOutlook::Failed(Box::new(template_refused(job, refused)))
+        }
+        (outlook, _) => outlook.clone(),
+    }
+}
+
+fn template_refused(job: &ValidTrainJob, refused: &ApplyFailure) -> Ending {
+    let part = parts(job).find(|(part, index)| job_name(&job.name, &part.name, *index) == refused.name);
+    let who = match part {
+        Some((part, _)) if part.name == LAUNCHER => format!("Launcher ({})", refused.name),
+        Some((part, _)) if part.name == NODE => format!("Workers ({})", refused.name),
+        Some((part, _)) => format!("{} ({})", part.name, refused.name),
+        None => refused.name.clone(),
+    };
+    Ending {
+        reason: FAILED_JOBS.to_owned(),
+        message: FAILED_JOBS_MESSAGE.to_owned(),
+        failure: Some(refusal(&who, "spec.trainer, or the template in the runtime,", refused)),
+    }
 }
 
 fn decide(
@@ -116,7 +155,7 @@ fn decide(
         return TrainJobOutlook::Failed(Box::new(Ending {
             reason: DEADLINE.to_owned(),
             message: DEADLINE_MESSAGE.to_owned(),
-            failure: None,
+            failure: Some(deadline_failure(DEADLINE_MESSAGE)),
         }));
     }
     let failed_job = first_failed(job, seen);
@@ -133,6 +172,19 @@ fn decide(
         return TrainJobOutlook::Complete;
     }
     if job.suspended { TrainJobOutlook::Suspended } else { TrainJobOutlook::Active }
+}
+
+/// The failure of a job that exceeded its deadline, in the words of the condition.
+#[must_use]
+pub fn deadline_failure(message: &str) -> Failure {
+    let cause = Cause::Timeout;
+    Failure {
+        reason: cause.word().to_owned(),
+        message: message.to_owned(),
+        suggestion: Some("Raise spec.activeDeadlineSeconds, or give the job more nodes.".to_owned()),
+        link: Some(cause.link()),
+        ..Failure::default()
+    }
 }
 
 /// Whether another attempt follows a failed one.
@@ -328,6 +380,7 @@ fn clean_up(job: &ValidTrainJob, seen: &SeenTrainJob, since: Timestamp, now: Tim
         changes: grouped([changes]),
         last_words: None,
         outlook: TrainJobOutlook::Finished,
+        output: None,
         wake_after: wake_after.into_iter().flatten().min(),
     }
 }
@@ -406,15 +459,20 @@ fn failure_of_pod(job: &ValidTrainJob, part: &Replicated, pod: &Pod, failure: Po
 
 /// Why a Job failed: a node's pod if one did, else what its own pod or the Launcher's output shows.
 fn why_failed(job: &ValidTrainJob, seen: &SeenTrainJob, part: &Replicated, failed: &Job) -> Failure {
-    let nodes = job.job_set.replicated.iter().find(|part| part.name == NODE);
     let failed_pod = |part: &Replicated| seen.pods_of(&part.name).find(|pod| is_failed(pod)).cloned();
-    if let Some((nodes, pod)) = nodes.and_then(|nodes| Some((nodes, failed_pod(nodes)?))) {
-        return failure_of_pod(job, nodes, &pod, of_worker(&pod));
+    if let Some((nodes, pod)) = job.nodes().and_then(|nodes| Some((nodes, failed_pod(nodes)?))) {
+        let failure = if is_deleted(&pod) { of_missing_worker(Some(&pod)) } else { of_worker(&pod) };
+        return failure_of_pod(job, nodes, &pod, failure);
     }
     if part.name == LAUNCHER
-        && let Some((failure, ..)) = of_launcher_run(job, seen)
+        && let Some((failure, cause, _)) = of_launcher_run(job, seen)
     {
-        return failure;
+        // What a Launcher prints about a deleted Worker shows less than that it was deleted.
+        let is_loss = matches!(
+            cause,
+            Cause::WorkerLost | Cause::DaemonLost | Cause::RankKilled | Cause::Terminated | Cause::Unknown
+        );
+        return deleted_node(job, seen).filter(|_| is_loss).unwrap_or(failure);
     }
     if let Some(pod) = failed_pod(part) {
         return failure_of_pod(job, part, &pod, of_worker(&pod));
@@ -431,29 +489,62 @@ fn why_failed(job: &ValidTrainJob, seen: &SeenTrainJob, part: &Replicated, faile
     }
 }
 
+/// The failure of a node whose pod is being deleted, or was replaced while the Launcher's failed run lasted.
+fn deleted_node(job: &ValidTrainJob, seen: &SeenTrainJob) -> Option<Failure> {
+    let nodes = job.nodes()?;
+    let run = failed_run(seen.failed_launcher_pod()?)?.ended;
+    let (began, ended) = (run.started_at?.0, run.finished_at?.0);
+    let replaced = |pod: &Pod| {
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        created.is_some_and(|created| created > began && created <= ended)
+    };
+    let pod = seen.pods_of(NODE).find(|pod| is_deleted(*pod) || replaced(pod))?;
+    let host = host_of(job, nodes, node_index(nodes, pod)?);
+    let failure =
+        failure_of_pod(job, nodes, pod, of_missing_worker(Some(pod).filter(|pod| is_deleted(*pod))));
+    Some(Failure { pod: if is_deleted(pod) { failure.pod } else { Some(host) }, ..failure })
+}
+
 /// What the Launcher's last failed run shows.
 fn of_launcher_run(job: &ValidTrainJob, seen: &SeenTrainJob) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
-    let nodes = job.job_set.replicated.iter().find(|part| part.name == NODE);
-    let hosts: Vec<String> = nodes
-        .iter()
-        .flat_map(|part| (0..part.replicas.saturating_mul(part.pods)).map(|index| host_of(job, part, index)))
-        .collect();
-    // Output names hosts, not pods.
-    let facts_of = |pod: &Pod| {
-        let host = nodes.and_then(|part| hosts.get(node_index(part, pod)?));
-        let facts = PodFacts::of(pod, true);
-        PodFacts { name: host.cloned().unwrap_or_else(|| facts.name.clone()), ..facts }
-    };
-    let slots = u32::try_from(job.mpi.slots).ok().filter(|slots| *slots > 0 && !job.mpi.launcher_as_node);
-    let facts = Facts {
-        pods: seen.pods_of(NODE).map(facts_of).collect(),
-        world: slots.map(|slots| World { workers: hosts.clone(), slots }),
-        ..Facts::default()
-    };
+    let hosts = node_hosts(job);
     let index_of = |worker: &str| {
         let index = hosts.iter().position(|host| host == worker)?;
         i32::try_from(index).ok()
     };
-    Some(failure_of_run(pod, seen.launcher_failed.as_ref(), facts, index_of))
+    Some(failure_of_run(pod, seen.launcher_failed.as_ref(), facts(job, seen), index_of))
+}
+
+/// The host names of the nodes, in the order of the hostfile.
+fn node_hosts(job: &ValidTrainJob) -> Vec<String> {
+    let of = |part: &Replicated| part.replicas.saturating_mul(part.pods);
+    let nodes = job.nodes().into_iter();
+    nodes.flat_map(|part| (0..of(part)).map(|index| host_of(job, part, index))).collect()
+}
+
+/// The facts about the existing pods. Output names hosts, not pods.
+fn facts(job: &ValidTrainJob, seen: &SeenTrainJob) -> Facts {
+    let hosts = node_hosts(job);
+    let facts_of = |pod: &Pod| {
+        let host = job.nodes().and_then(|part| hosts.get(node_index(part, pod)?));
+        let facts = PodFacts::of(pod, true);
+        PodFacts { name: host.cloned().unwrap_or_else(|| facts.name.clone()), ..facts }
+    };
+    let launchers = seen.pods_of(LAUNCHER).map(|pod| PodFacts::of(pod, false));
+    let pods = launchers.chain(seen.pods_of(NODE).map(facts_of)).collect();
+    let slots = u32::try_from(job.mpi.slots).ok().filter(|slots| *slots > 0 && !job.mpi.launcher_as_node);
+    Facts { pods, world: slots.map(|slots| World { workers: hosts, slots }), ..Facts::default() }
+}
+
+/// What is looked at beside the output of a silent job.
+pub(super) fn probe<'a>(job: &ValidTrainJob, seen: &'a SeenTrainJob) -> Probe<'a> {
+    let workers: Vec<&Pod> = seen.pods_of(NODE).filter(is_there).collect();
+    Probe {
+        launcher_runs: seen.pods_of(LAUNCHER).any(is_running),
+        worker_count: node_hosts(job).len(),
+        workers,
+        lost_nodes: &seen.lost_nodes,
+        launch: Some(job.launch),
+    }
 }

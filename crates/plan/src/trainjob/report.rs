@@ -1,11 +1,12 @@
 //! Turns what was observed and decided into the status to write and the events to record. Conditions, reasons and the
 //! beginnings of messages are upstream's (`kubeflow/trainer`, `pkg/controller/trainjob_controller.go`, and JobSet's); the
-//! cause that follows is ours. There is no condition of a job that starts or runs: Trainer's SDK takes the absence of
-//! conditions for that. `trainerStatus` has another writer and is never part of what is written.
+//! cause that follows is ours, and so is the condition Stalled, which a job has only while it is. There is no condition of a
+//! job that starts or runs: Trainer's SDK takes the absence of conditions for that. `trainerStatus` has another writer and
+//! is never part of what is written.
 
 use std::collections::BTreeMap;
 
-use api::{EVENT_MESSAGE_LIMIT_BYTES, Failure, JobStatus, TrainJob, TrainJobStatus};
+use api::{CONDITION_STALLED, EVENT_MESSAGE_LIMIT_BYTES, Failure, JobStatus, TrainJob, TrainJobStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -14,12 +15,13 @@ use semantics::has_ended;
 use super::job_set::Replicated;
 use super::objects::{job_name, owned};
 use super::observed::{COMPLETE, FAILED, JobEnd, SUSPENDED, SeenTrainJob, end_of, label};
-use super::planning::{Ending, TrainJobOutlook, TrainJobPlan, all_ready};
+use super::planning::{DEADLINE, Ending, TrainJobOutlook, TrainJobPlan, after_failures, all_ready, probe};
 use super::valid::ValidTrainJob;
 use super::validate::Refusal;
 use crate::change::JobChange;
 use crate::notice::{Applied, ApplyFailure, Notice};
 use crate::objects::{RecordedFailure, record_data, record_name};
+use crate::stall::{Liveness, liveness, stall_notice};
 use crate::time::whole_seconds;
 
 /// Trainer's reason of an event about objects that could not be made.
@@ -54,14 +56,21 @@ pub fn report(
     let now = whole_seconds(now);
     let mut report = TrainJobReport { status: seen.status.clone(), ..TrainJobReport::default() };
     let finished = plan.outlook == TrainJobOutlook::Finished;
-    if !finished || !seen.jobs.is_empty() {
-        report.status.jobs_status =
-            job.job_set.replicated.iter().map(|part| count(job, seen, part)).collect();
+    let of_last = |part: &Replicated| seen.status.jobs_status.iter().find(|known| known.name == part.name);
+    let counted = job.job_set.replicated.iter().map(|part| {
+        let counts = count(job, seen, part);
+        if finished { after_end(counts, of_last(part)) } else { counts }
+    });
+    // A job that had ended before it was seen here may have no counts.
+    if !finished || !seen.jobs.is_empty() || !seen.status.jobs_status.is_empty() {
+        report.status.jobs_status = counted.collect();
     }
     if !finished {
         report_suspension(job.suspended, &mut report, now);
     }
-    match &plan.outlook {
+    let outlook = &after_failures(job, seen, &plan.outlook, &applied.failures);
+    report_stall(job, seen, plan, outlook, &mut report, now);
+    match outlook {
         TrainJobOutlook::Complete => {
             let message = "jobset completed successfully".to_owned();
             if set(&mut report.status, COMPLETE, true, "AllJobsCompleted", message.clone(), now) {
@@ -142,6 +151,39 @@ fn report_suspension(suspended: bool, report: &mut TrainJobReport, now: Timestam
     }
 }
 
+/// Sets the condition of a stalled job, and removes it from one that is not: Trainer's SDK takes a job without conditions for
+/// one that runs, and kubectl shows the last condition, whatever its status.
+fn report_stall(
+    job: &ValidTrainJob,
+    seen: &SeenTrainJob,
+    plan: &TrainJobPlan,
+    outlook: &TrainJobOutlook,
+    report: &mut TrainJobReport,
+    now: Timestamp,
+) {
+    let status = &mut report.status;
+    let listening = seen.listening(job);
+    let runs = *outlook == TrainJobOutlook::Active && listening.since.is_some();
+    let found = liveness(&listening, plan.output.as_ref(), || probe(job, seen), now);
+    match found.filter(|_| runs) {
+        Some(Liveness::Stalled { reason, message, advice }) => {
+            // The number of seconds in the message changes with every pass.
+            let known = status.conditions.iter().find(|condition| condition.type_ == CONDITION_STALLED);
+            if known.is_none_or(|known| known.reason != reason) {
+                let text = shortened(&message, LONGEST_MESSAGE);
+                set(status, CONDITION_STALLED, true, reason, text, now);
+                let Notice { warning, reason, message } = stall_notice(message, advice);
+                report.notices.push(notice(warning, &reason, message));
+            }
+        }
+        // After a restart of the operator, a job stays stalled until its output has been read.
+        None if runs => {}
+        Some(Liveness::Alive) | None => {
+            status.conditions.retain(|condition| condition.type_ != CONDITION_STALLED);
+        }
+    }
+}
+
 /// Sets a condition as `meta.SetStatusCondition` of `k8s.io/apimachinery` does; returns whether anything changed.
 fn set(
     status: &mut TrainJobStatus,
@@ -201,6 +243,16 @@ fn count(job: &ValidTrainJob, seen: &SeenTrainJob, part: &Replicated) -> JobStat
     counts
 }
 
+/// The counts of a job that has ended: its Jobs are deleted then, and those that had ended before still count.
+fn after_end(counts: JobStatus, last: Option<&JobStatus>) -> JobStatus {
+    let Some(last) = last else { return counts };
+    JobStatus {
+        succeeded: counts.succeeded.max(last.succeeded),
+        failed: counts.failed.max(last.failed),
+        ..counts
+    }
+}
+
 /// The cause of a failure and what to do, as the end of a message.
 fn cause(ending: &Ending) -> String {
     match &ending.failure {
@@ -216,6 +268,8 @@ fn cause(ending: &Ending) -> String {
 fn in_full(ending: &Ending) -> String {
     let message = match &ending.failure {
         None => ending.message.clone(),
+        // Upstream's message says it all.
+        Some(_) if ending.reason == DEADLINE => ending.message.clone(),
         Some(failure) => format!("{}: {}: {}", ending.message, failure.reason, cause(ending)),
     };
     shortened(&message, LONGEST_MESSAGE)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::job_set::{JobSet, Mpi};
+use super::job_set::{JobSet, Mpi, NODE, Replicated};
 use super::runtime::Runtime;
 use crate::objects::Gang;
 use crate::progress::ProgressEndpoint;
@@ -31,6 +31,8 @@ pub struct ValidTrainJob {
     pub launch: Launch,
     /// How long a scheduled pod may take to become ready.
     pub start_timeout: Duration,
+    /// How long its Launcher may print nothing before the job counts as stalled.
+    pub stall_timeout: Duration,
     /// Whether the job goes on when a node fails, and its Job retries it.
     pub tolerates_failures: bool,
     /// The parameters of MPI.
@@ -43,6 +45,13 @@ pub struct ValidTrainJob {
     pub progress: Option<ProgressEndpoint>,
     /// The runtime.
     pub runtime: Runtime,
+}
+
+impl ValidTrainJob {
+    /// The replicated job of its nodes, if the runtime has one.
+    pub(super) fn nodes(&self) -> Option<&Replicated> {
+        self.job_set.replicated.iter().find(|part| part.name == NODE)
+    }
 }
 
 /// How the pods are scheduled as a gang.

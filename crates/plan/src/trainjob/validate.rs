@@ -21,7 +21,8 @@ use super::valid::{GangPolicy, ValidTrainJob};
 use crate::Settings;
 use crate::objects::{Gang, default_launch};
 use crate::validate::{
-    Annotations, DEFAULT_START_TIMEOUT, Fault, Faults, LONGEST_LABEL, WorkerFailure, read_annotations,
+    Annotations, DEFAULT_STALL_TIMEOUT, DEFAULT_START_TIMEOUT, Fault, Faults, LONGEST_LABEL, WorkerFailure,
+    read_annotations,
 };
 
 /// The variables that belong to MPI (`pkg/constants/constants.go`).
@@ -145,6 +146,7 @@ fn resolve(
         attempt: annotations.attempt.max(1),
         launch,
         start_timeout: annotations.start_timeout.unwrap_or(DEFAULT_START_TIMEOUT),
+        stall_timeout: annotations.stall_timeout.unwrap_or(DEFAULT_STALL_TIMEOUT),
         tolerates_failures: annotations.worker_failure == Some(WorkerFailure::Tolerate),
         mpi: mpi(job, policy, merged),
         job_set,
@@ -444,6 +446,14 @@ fn check_names(job: &ValidTrainJob, faults: &mut Faults) {
 pub fn runtime_faults(spec: &api::TrainingRuntimeSpec) -> Vec<Fault> {
     let mut faults = Faults::default();
     let path = "spec.template.spec.replicatedJobs";
+    if spec.template.spec.replicated_jobs.is_empty() {
+        faults.add(path, "has no replicated job", "add those that a job of this runtime consists of");
+    }
+    let gang = spec.pod_group_policy.clone().unwrap_or_default();
+    if gang.coscheduling.is_some() && gang.volcano.is_some() {
+        let message = "has both coscheduling and volcano, but pods have one scheduler";
+        faults.add("spec.podGroupPolicy", message, "keep the one that the cluster runs");
+    }
     for (index, job) in spec.template.spec.replicated_jobs.iter().enumerate() {
         let required = match ancestor(&job.template) {
             Some(TRAINER) => NODE,
@@ -469,6 +479,26 @@ pub fn runtime_faults(spec: &api::TrainingRuntimeSpec) -> Vec<Fault> {
         }
     }
     faults.0
+}
+
+/// Our annotations that a TrainJob does not have, each with what takes its place.
+const WITHOUT_EFFECT: [(&str, &str); 4] = [
+    (api::ANNOTATION_MAX_GANG_RESTARTS, "its runtime's failurePolicy.maxRestarts decides"),
+    (api::ANNOTATION_AVOID_FAILED_NODES, "keep its pods off a node by spec.runtimePatches"),
+    (api::ANNOTATION_CANCEL, "suspend or delete the job"),
+    (api::ANNOTATION_NETWORK_POLICY, "create a NetworkPolicy for the label jobset.sigs.k8s.io/jobset-name"),
+];
+
+/// What a client is warned of when it gives a TrainJob annotations that have no effect on it.
+#[must_use]
+pub fn ineffective(old: Option<&TrainJob>, job: &TrainJob) -> Vec<String> {
+    let value = |job: &TrainJob, name: &str| job.metadata.annotations.as_ref()?.get(name).cloned();
+    let given = |name: &str| {
+        let now = value(job, name);
+        now.is_some() && now != old.and_then(|old| value(old, name))
+    };
+    let given = WITHOUT_EFFECT.iter().filter(|(name, _)| given(name));
+    given.map(|(name, instead)| format!("{name} has no effect on a TrainJob: {instead}")).collect()
 }
 
 /// What a client is warned of when it creates a TrainJob with this runtime.

@@ -17,7 +17,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use plan::trainjob::{
     self, Runtime, SeenTrainJob, TrainJobOutlook, TrainJobPlan, TrainJobReport, ValidTrainJob,
 };
-use plan::{Applied, Change, Child, JobChange, Launch, LauncherRun, Settings};
+use plan::{
+    Applied, ApplyFailure, Change, Child, ChildKind, JobChange, Launch, LauncherRun, OutputRead, Settings,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,6 +52,30 @@ struct Scene {
     launcher_log: Option<String>,
     #[serde(default)]
     lost_nodes: BTreeMap<String, String>,
+    /// The running Launcher's output, read in this pass.
+    #[serde(default)]
+    output: Option<OutputScene>,
+    /// Creations that the API server refuses.
+    #[serde(default)]
+    refused: Vec<RefusedScene>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutputScene {
+    looked: Timestamp,
+    last: Timestamp,
+    log: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefusedScene {
+    name: String,
+    message: String,
+    /// Whether it is refused for good.
+    #[serde(default)]
+    invalid: bool,
 }
 
 #[derive(Deserialize)]
@@ -130,6 +156,11 @@ fn seen(scene: &Scene, valid: &ValidTrainJob) -> SeenTrainJob {
     let mut seen =
         SeenTrainJob { status: scene.job.status.clone().unwrap_or_default(), ..SeenTrainJob::default() };
     seen.lost_nodes = scene.lost_nodes.clone();
+    seen.output_read = scene.output.as_ref().map(|read| OutputRead {
+        looked: read.looked,
+        last: Some(read.last),
+        log: Some(read.log.clone()),
+    });
     for child in made(&of_scene) {
         match child {
             Child::ConfigMap(map) if scene.started && map.data.as_ref().unwrap().contains_key("runtime") => {
@@ -207,7 +238,17 @@ fn walk(folder: &Path) -> Value {
         Ok(valid) => {
             let seen = seen(&scene, &valid);
             let plan = trainjob::plan(&valid, &seen, scene.now);
-            let report = trainjob::report(&valid, &seen, &plan, &Applied::default(), scene.now);
+            let refused = |it: &RefusedScene| ApplyFailure {
+                kind: ChildKind::Job,
+                name: it.name.clone(),
+                foreign: false,
+                creating: true,
+                invalid: it.invalid,
+                message: it.message.clone(),
+            };
+            let applied =
+                Applied { failures: scene.refused.iter().map(refused).collect(), ..Applied::default() };
+            let report = trainjob::report(&valid, &seen, &plan, &applied, scene.now);
             show_pass(&plan, &report)
         }
     };
@@ -299,6 +340,7 @@ fn drop_ours(value: &mut Value) {
         Value::Object(fields) => {
             for ours in [
                 api::LABEL_TRAINJOB,
+                api::LABEL_WORKER_INDEX,
                 "jobset.sigs.k8s.io/job-key",
                 "ownerReferences",
                 "apiVersion",
@@ -384,6 +426,33 @@ fn a_snapshot_reads_back_as_the_runtime() {
 }
 
 #[test]
+fn annotations_without_effect_on_a_trainjob_are_named_once() {
+    let with = |annotations: Value| -> TrainJob {
+        let spec = json!({ "runtimeRef": { "name": "mpi" } });
+        serde_json::from_value(json!({ "metadata": { "annotations": annotations }, "spec": spec })).unwrap()
+    };
+    let cancelled = with(json!({ api::ANNOTATION_CANCEL: "true", api::ANNOTATION_STALL_TIMEOUT: "1m" }));
+    let found = trainjob::ineffective(None, &cancelled);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains(api::ANNOTATION_CANCEL) && found[0].contains("suspend or delete"), "{found:?}");
+    assert_eq!(trainjob::ineffective(Some(&cancelled), &cancelled), Vec::<String>::new());
+    assert_eq!(trainjob::ineffective(Some(&with(json!({}))), &cancelled).len(), 1);
+}
+
+#[test]
+fn a_runtime_without_jobs_or_with_two_gang_schedulers_is_refused() {
+    let faults = |spec: Value| {
+        let faults = trainjob::runtime_faults(&serde_json::from_value(spec).unwrap());
+        faults.iter().map(|fault| fault.path.clone()).collect::<Vec<_>>()
+    };
+    let template = json!({ "spec": { "replicatedJobs": [{ "name": "launcher", "template": {} }] } });
+    let gangs = |policy: Value| json!({ "podGroupPolicy": policy, "template": template });
+    assert_eq!(faults(json!({ "template": { "spec": {} } })), ["spec.template.spec.replicatedJobs"]);
+    assert_eq!(faults(gangs(json!({ "coscheduling": {}, "volcano": {} }))), ["spec.podGroupPolicy"]);
+    assert_eq!(faults(gangs(json!({ "volcano": {} }))), [""; 0]);
+}
+
+#[test]
 fn every_shipped_runtime_runs_a_trainjob() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/runtimes");
     let listed: Value =
@@ -404,16 +473,27 @@ fn every_shipped_runtime_runs_a_trainjob() {
         };
         let job = json!({
             "metadata": { "name": "digits", "namespace": "team" },
-            "spec": { "runtimeRef": { "name": runtime.name }, "trainer": { "numNodes": 2, "command": ["mpirun"] } },
+            "spec": { "runtimeRef": { "name": runtime.name }, "trainer": { "numNodes": 3, "command": ["mpirun"],
+                "env": [{ "name": "LR", "value": "0.1" }], "resourcesPerNode": { "limits": { "memory": "1Gi" } } } },
         });
         let job: TrainJob = serde_json::from_value(job).unwrap();
         let valid = trainjob::validate(&job, &runtime, &Settings::default()).unwrap();
         let jobs: Vec<String> = made(&valid)
             .iter()
-            .filter(|child| child.kind() == plan::ChildKind::Job)
+            .filter(|child| child.kind() == ChildKind::Job)
             .map(|child| child.name().to_owned())
             .collect();
         assert_eq!(jobs, ["digits-node-0", "digits-launcher-0"], "{name}");
+        // What is asked for on each node reaches all ranks: three hosts have them, the Launcher's among them.
+        let hosts: usize = valid.job_set.replicated.iter().map(|part| part.pods).sum();
+        assert_eq!((hosts, valid.mpi.launcher_as_node), (3, true), "{name}");
+        for child in made(&valid).iter().filter(|child| child.kind() == ChildKind::Job) {
+            let job = crate::golden::show_child(child);
+            let container = &job["spec"]["template"]["spec"]["containers"][0];
+            assert_eq!(container["resources"]["limits"]["memory"], "1Gi", "{name}: {}", child.name());
+            let variables = container["env"].as_array().unwrap();
+            assert!(variables.iter().any(|variable| variable["name"] == "LR"), "{name}: {}", child.name());
+        }
         let uses_agent = name != "deepspeed-distributed.yaml";
         assert_eq!(valid.launch == Launch::Agent, uses_agent, "{name}");
     }
