@@ -5,7 +5,7 @@ use kube::Client;
 use plan::{Explanation, Step};
 
 use crate::describe::{Children, Description, described};
-use crate::explanation::explained;
+use crate::explanation::{Explained, explained};
 use crate::fix::{Fix, fixes};
 use crate::{Error, Kind, list, queue};
 
@@ -33,7 +33,8 @@ pub async fn detail(client: &Client, kind: Kind, namespace: &str, name: &str) ->
         if kind.suspended(&object) { queue::place(client, namespace, &object).await } else { None }
     };
     let (children, place) = futures::join!(Children::read(client, &object), place);
-    let (explanation, steps) = explained(client, &object, &children, place.as_ref(), None).await;
+    let Explained { explanation, steps, .. } =
+        explained(client, &object, &children, place.as_ref(), None).await;
     let fixes = fixes(&object);
     let description = described(client, object, &children).await;
     Ok(Detail { description, explanation, steps, fixes })

@@ -61,7 +61,7 @@ pub(crate) async fn pod(
     let wanted = |pod: &&Pod| {
         let view = describe::pod_view(pod);
         match worker {
-            Some(index) => view.role == "worker" && view.index == Some(index),
+            Some(index) => ["worker", "launcher"].contains(&view.role.as_str()) && view.index == Some(index),
             None => view.role != "worker",
         }
     };

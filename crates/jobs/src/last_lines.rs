@@ -3,7 +3,7 @@
 //!
 //! What cannot be read is no error here: the explanation that these lines belong to counts without them.
 
-use api::Phase;
+use api::{Failure, Phase};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DynamicObject, LogParams};
 use kube::{Client, ResourceExt};
@@ -28,7 +28,7 @@ pub async fn last_lines(client: &Client, job: &DynamicObject, pods: &[Pod], most
         // A container that was restarted has the log of another run than the one that failed; the record has that one.
         Some(pod) if has_failed(job) && was_restarted(pod) => match record().await {
             Some(log) => Some(log),
-            None => read(client, &namespace, pod, has_failed_before(pod)).await,
+            None => speech(client, &namespace, pod, has_failed_before(pod)).await,
         },
         Some(pod) => tail(client, &namespace, pod).await,
         None => None,
@@ -53,7 +53,8 @@ fn has_failed(job: &DynamicObject) -> bool {
     view::row(job).phase == Phase::Failed
 }
 
-fn was_restarted(pod: &Pod) -> bool {
+/// Whether a container of the pod was started again.
+pub(crate) fn was_restarted(pod: &Pod) -> bool {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     statuses.into_iter().any(|status| status.restart_count > 0)
 }
@@ -65,12 +66,23 @@ fn has_failed_before(pod: &Pod) -> bool {
 
 /// The end of the log of the container of a pod that has something to say; `None` if it has none or it may not be read.
 pub(crate) async fn tail(client: &Client, namespace: &str, pod: &Pod) -> Option<String> {
-    read(client, namespace, pod, false).await
+    speech(client, namespace, pod, false).await
 }
 
-async fn read(client: &Client, namespace: &str, pod: &Pod, previous: bool) -> Option<String> {
+async fn speech(client: &Client, namespace: &str, pod: &Pod, previous: bool) -> Option<String> {
+    read(client, namespace, pod, speaking_container(pod)?, previous).await
+}
+
+/// The end of the log of a run of a container; `None` if it may not be read.
+pub(crate) async fn read(
+    client: &Client,
+    namespace: &str,
+    pod: &Pod,
+    container: String,
+    previous: bool,
+) -> Option<String> {
     let wanted = LogParams {
-        container: Some(speaking_container(pod)?),
+        container: Some(container),
         previous,
         tail_lines: Some(TAIL_LINES),
         limit_bytes: Some(TAIL_BYTES),
@@ -82,6 +94,16 @@ async fn read(client: &Client, namespace: &str, pod: &Pod, previous: bool) -> Op
 
 /// The end of the Launcher's output as the record of an attempt has it; `None` if there is none.
 pub(crate) async fn recorded(client: &Client, job: &DynamicObject, attempt: u32) -> Option<String> {
+    record(client, job, attempt).await?.data?.remove(RECORDED_LOG)
+}
+
+/// The failure in the record of the job's last attempt; `None` if there is none.
+pub(crate) async fn recorded_failure(client: &Client, job: &DynamicObject) -> Option<Failure> {
+    let record = record(client, job, plan::attempt_of(&job.metadata)).await?;
+    plan::recorded(&record).map(|recorded| recorded.failure)
+}
+
+async fn record(client: &Client, job: &DynamicObject, attempt: u32) -> Option<ConfigMap> {
     if !matches!(Kind::of(job), Kind::MpiJob | Kind::TrainJob) {
         return None;
     }
@@ -90,5 +112,5 @@ pub(crate) async fn recorded(client: &Client, job: &DynamicObject, attempt: u32)
     let uid = job.metadata.uid.as_deref();
     // A record of an earlier job of the same name may still be waiting to be deleted.
     let is_own = record.owner_references().iter().any(|owner| Some(owner.uid.as_str()) == uid);
-    record.data.filter(|_| is_own)?.remove(RECORDED_LOG)
+    is_own.then_some(record)
 }

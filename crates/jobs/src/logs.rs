@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use api::Phase;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
@@ -36,7 +37,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::last_lines::recorded;
+use crate::last_lines::{recorded, was_restarted};
 use crate::part::is_being_prepared;
 use crate::{Action, Advice, Error, JobRef, Kind, describe, list, view};
 
@@ -421,9 +422,13 @@ async fn chosen(client: &Client, object: &DynamicObject, choice: &Choice) -> Res
     let (kind, job) = (Kind::of(object), object.name_any());
     let namespace = object.namespace().unwrap_or_default();
     let mut targets = targets(&choice.which, &all_of(kind, object))?;
-    if !choice.states.is_empty() {
+    let is_of_nodes = kind == Kind::TrainJob && targets != [Target::Launcher];
+    if is_of_nodes || !choice.states.is_empty() {
         let pods = describe::pods(client, kind, &namespace, &job).await?;
-        targets.retain(|target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod)));
+        as_launcher(&mut targets, &pods);
+        let is_chosen =
+            |target: &Target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod));
+        targets.retain(|target| choice.states.is_empty() || is_chosen(target));
         if targets.is_empty() {
             return Err(Error::NoPod {
                 what: format!("no pod is in state {}", choice.states.join(" or ")),
@@ -498,7 +503,8 @@ struct Record {
     text: String,
 }
 
-/// Returns the record to read instead of a pod: that of an earlier attempt, or of a Launcher whose pods are gone.
+/// Returns the record to read instead of a pod: that of an earlier attempt, or of a Launcher whose pods are gone or have
+/// another log by now.
 ///
 /// # Errors
 /// If an earlier attempt was asked for and has no record.
@@ -512,8 +518,15 @@ async fn record(
     let current = plan::attempt_of(&job.metadata);
     let attempt = choice.attempt.unwrap_or(current);
     let is_earlier = attempt != current;
-    let is_gone = targets == [Target::Launcher] && newest(Target::Launcher, pods).is_none();
-    if !is_earlier && !is_gone {
+    let of_launcher = targets == [Target::Launcher];
+    let is_lost = match newest(Target::Launcher, pods) {
+        None => true,
+        // Its container was started again before the job ended: its log is that of another run than the one that failed.
+        Some(launcher) => {
+            !choice.previous && view::row(job).phase == Phase::Failed && was_restarted(launcher)
+        }
+    };
+    if !is_earlier && !(of_launcher && is_lost) {
         return Ok(None);
     }
     let name = plan::record_name(&job.name_any(), attempt);
@@ -547,6 +560,7 @@ fn ready<'p>(
 ) -> Result<(Vec<&'p Pod>, Batch), Error> {
     let mut ready = Vec::new();
     let mut notes = Vec::new();
+    let kind = Kind::named(&job.kind).unwrap_or_default();
     for target in targets {
         match newest(*target, pods) {
             Some(pod) if has_output(pod) => ready.push(pod),
@@ -555,7 +569,7 @@ fn ready<'p>(
             missing => {
                 let error = match missing {
                     None if ended => gone(*target, job),
-                    missing => nothing_yet(target.name(&job.name), missing, job),
+                    missing => nothing_yet(target.name(kind, &job.name), missing, job),
                 };
                 if targets.len() == 1 && !is_lent {
                     return Err(error);
@@ -565,6 +579,16 @@ fn ready<'p>(
         }
     }
     Ok((ready, notes))
+}
+
+/// Reads the Launcher once where it is one of a TrainJob's nodes, and so one of the Workers, too.
+fn as_launcher(targets: &mut Vec<Target>, pods: &[Pod]) {
+    let launcher = newest(Target::Launcher, pods).and_then(|launcher| describe::pod_view(launcher).index);
+    let Some(worker) = launcher.map(Target::Worker).filter(|worker| targets.contains(worker)) else { return };
+    targets.retain(|target| *target != worker);
+    if !targets.contains(&Target::Launcher) {
+        targets.push(Target::Launcher);
+    }
 }
 
 /// The newest pod of a target.
@@ -582,7 +606,10 @@ fn is_in(states: &[String], pod: &Pod) -> bool {
 
 /// A pod that was deleted when its job ended.
 fn gone(target: Target, job: &JobRef) -> Error {
-    let what = format!("pod {} was deleted when its job ended", target.name(&job.name));
+    let what = format!(
+        "pod {} was deleted when its job ended",
+        target.name(Kind::named(&job.kind).unwrap_or_default(), &job.name)
+    );
     let has_launcher = Kind::named(&job.kind).is_some_and(Kind::has_launcher);
     let advice = match target {
         Target::Worker(_) if has_launcher => {
@@ -654,8 +681,13 @@ impl Target {
         }
     }
 
-    fn name(self, job: &str) -> String {
-        format!("{job}-{}", self.part())
+    /// The name of its pod; that of a TrainJob's goes on with letters of its own.
+    fn name(self, kind: Kind, job: &str) -> String {
+        match (kind, self) {
+            (Kind::TrainJob, Target::Launcher) => format!("{job}-launcher-0-0"),
+            (Kind::TrainJob, Target::Worker(index)) => format!("{job}-node-0-{index}"),
+            _ => format!("{job}-{}", self.part()),
+        }
     }
 }
 

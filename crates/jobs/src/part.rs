@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use api::{
     LABEL_COMPLETION_INDEX, LABEL_JOB_ROLE, LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE, LABEL_REPLICATED_JOB,
+    LABEL_WORKER_INDEX,
 };
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt;
@@ -29,15 +30,15 @@ pub(crate) fn is_launcher(pod: &Pod) -> bool {
     role(pod.labels()) == "launcher"
 }
 
-/// The number of a Worker: at the end of the name of an MPIJob's, in a label of a TrainJob's. The number of any pod of a
-/// PyTorchJob or TFJob among those of its role, in a label too.
+/// The number of a Worker: at the end of the name of an MPIJob's, in a label of a TrainJob's, of which the Launcher may be the
+/// last. The number of any pod of a PyTorchJob or TFJob among those of its role, in a label too.
 pub(crate) fn index(pod: &Pod) -> Option<i32> {
     let label = |name: &str| pod.labels().get(name)?.parse().ok();
     if pod.labels().contains_key(LABEL_REPLICA_TYPE) {
         return label(LABEL_REPLICA_INDEX);
     }
     if role(pod.labels()) != "worker" {
-        return None;
+        return label(LABEL_WORKER_INDEX);
     }
     match pod.labels().get(LABEL_JOB_ROLE) {
         Some(_) => pod.metadata.name.as_deref()?.rsplit('-').next()?.parse().ok(),
@@ -103,6 +104,12 @@ mod tests {
                 json!({ LABEL_REPLICATED_JOB: "launcher", LABEL_COMPLETION_INDEX: "0" }),
                 "launcher",
                 None,
+            ),
+            (
+                "digits-launcher-0-0-as-node",
+                json!({ LABEL_REPLICATED_JOB: "launcher", LABEL_COMPLETION_INDEX: "0", LABEL_WORKER_INDEX: "3" }),
+                "launcher",
+                Some(3),
             ),
             (
                 "digits-dataset-initializer-0-0-x7k2p",

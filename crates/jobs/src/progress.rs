@@ -15,7 +15,7 @@ use kube::api::{Api, DynamicObject};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 
-use crate::describe::{self, EventView};
+use crate::describe::{self, EventView, PodView};
 use crate::part::is_launcher;
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, list};
@@ -271,12 +271,14 @@ fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) 
     let scheduled = pods.iter().filter(placed).count();
     if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers.of) {
         told.scheduled = scheduled;
-        // The Launcher and the Workers, even while not all of them exist.
-        let wanted = usize::try_from(row.workers.of).unwrap_or(0) + 1;
+        // The Launcher, which may be one of a TrainJob's nodes, and the Workers, even while not all of them exist.
+        let launchers = usize::from(row.kind != Kind::TrainJob);
+        let wanted = usize::try_from(row.workers.of).unwrap_or(0) + launchers;
         news.push(Progress::Scheduled { pods: scheduled, of: wanted.max(pods.len()) });
     }
     let views = pods.iter().map(|pod| describe::pod_view(pod));
-    let ready = views.filter(|pod| pod.role == "worker" && pod.ready).count();
+    let is_worker = |pod: &PodView| pod.role == "worker" || (pod.role == "launcher" && pod.index.is_some());
+    let ready = views.filter(|pod| is_worker(pod) && pod.ready).count();
     let ready = i32::try_from(ready).unwrap_or(i32::MAX);
     if ready > told.ready.unwrap_or(0) {
         told.ready = Some(ready);

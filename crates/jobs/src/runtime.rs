@@ -117,6 +117,8 @@ pub struct Runtime {
     /// The implementation of MPI, e.g. `OpenMPI`, if the framework is MPI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi_implementation: Option<String>,
+    /// Whether the Launcher is one of the nodes, so that what a job asks for on its nodes reaches all of them.
+    pub launcher_is_node: bool,
     /// The number of nodes of jobs that do not set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<i32>,
@@ -175,6 +177,8 @@ fn in_short(kind: &str, runtime: &DynamicObject) -> Runtime {
         name,
         namespace,
         mpi_implementation: text("/spec/mlPolicy/mpi/mpiImplementation"),
+        launcher_is_node: runtime.data.pointer("/spec/mlPolicy/mpi/runLauncherAsNode")
+            == Some(&Value::Bool(true)),
         framework,
         nodes: nodes(runtime),
         images,

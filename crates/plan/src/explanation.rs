@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use api::{
-    CONDITION_INVALID, CONDITION_RESTARTING, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob,
+    CONDITION_INVALID, CONDITION_RESTARTING, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, Failure, MPIJob,
     MPIJobStatus, Phase, REASON_VALIDATION, WAITING_FOR_DELETED_JOB, WORKER,
 };
 use jiff::Timestamp;
@@ -19,11 +19,15 @@ use serde::Serialize;
 use crate::action::{Action, Advice, JobRef};
 use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
+use crate::failure::failure_of_run;
 use crate::kept::Pod;
-use crate::observed::{ObservedState, is_running, started_at, worker_index};
+use crate::observed::{
+    LauncherRun, ObservedState, container_state, is_running, next_start, started_at, worker_index,
+};
 use crate::validate::is_ours;
 use diagnosis::{
-    Actor, Cause, Confidence, Diagnosis, Ending, Evidence, Facts, Gpus, Output, PodFacts, diagnose,
+    Actor, Cause, Confidence, Diagnosis, Ending, Evidence, Facts, FailedRun, Gpus, Output, PodFacts,
+    diagnose, failed_run, is_init_container,
 };
 
 /// The maximum number of pods named as evidence.
@@ -50,6 +54,8 @@ pub struct Situation<'a> {
     pub gpus: Option<Gpus>,
     /// Whether the Launcher has printed anything, if known.
     pub has_printed: Option<bool>,
+    /// The end of the log of the run that [`crashing`] returns, if it could be read.
+    pub crash_log: Option<&'a str>,
     /// The job's place in its queue, if known.
     pub place: Option<&'a QueuePlace>,
 }
@@ -114,7 +120,7 @@ pub enum Stage {
     Running,
     /// It runs, but has shown no activity for the stall timeout.
     Stalled,
-    /// Its Launcher failed, and its Job starts it again.
+    /// Its Launcher or a Worker failed, and is started again.
     Retrying,
     /// The gang is being restarted after an infrastructure failure.
     Restarting,
@@ -216,6 +222,7 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
         .or_else(|| clearing(situation, status))
         .or_else(|| resuming(situation, status))
         .or_else(|| retrying(status))
+        .or_else(|| crashed(situation))
         .or_else(|| starting(situation, status).map(|told| after_last_attempt(told, status)))
         .unwrap_or_else(|| running(status));
     if let Some(suspect) = unmapped_image(situation, explanation.cause.as_deref()) {
@@ -460,6 +467,84 @@ fn retrying(status: &MPIJobStatus) -> Option<Explanation> {
     let is_retried = status.phase_reason.as_deref() == Some(api::PHASE_REASON_RETRYING);
     (is_retried && status.waiting.is_some())
         .then(|| Explanation::new(Stage::Retrying, "", None).because_of(None, status))
+}
+
+/// Returns the pod, a Launcher first, of which a container failed and is started again in place, and the run that failed.
+#[must_use]
+pub fn crashing<'p>(job: &str, pods: &'p [Pod]) -> Option<(&'p Pod, FailedRun)> {
+    let crashes = |pod: &'p Pod| {
+        let run = failed_run(pod).filter(|run| !is_init_container(pod, &run.container))?;
+        let state = container_state(pod, &run.container)?;
+        let waits = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+        let is_restarted = run.restarts > 0 || waits == Some("CrashLoopBackOff");
+        let is_up = state.running.is_some() || has_ended(pod) || is_deleted(pod);
+        (is_restarted && !is_up).then_some((pod, run))
+    };
+    let of = |worker: bool| pods.iter().filter(move |pod| is_worker(job, pod) == worker);
+    of(false).chain(of(true)).find_map(crashes)
+}
+
+/// A job of which a container failed and is started again: what its last run showed. The operator reports so of an MPIJob's
+/// Launcher ([`retrying`]); a Worker, and a TrainJob, have no place for it in the status.
+fn crashed(situation: &Situation<'_>) -> Option<Explanation> {
+    let job = situation.job.metadata.name.as_deref().unwrap_or_default();
+    let (pod, run) = crashing(job, situation.pods)?;
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let found = if is_worker(job, pod) {
+        of_worker_run(pod, &run, situation.crash_log)
+    } else {
+        let others = situation.pods.iter().filter(|other| is_worker(job, other));
+        let pods = others.map(|other| PodFacts::of(other, true)).collect();
+        let log = situation.crash_log.map(str::to_owned);
+        let launcher = LauncherRun { pod: pod.clone(), log, ..LauncherRun::default() };
+        failure_of_run(pod, Some(&launcher), Facts { pods, ..Facts::default() }, |_| None).0
+    };
+    let code = run.ended.exit_code;
+    let (cause, message, suggestion) = match Cause::of_word(&found.reason) {
+        None | Some(Cause::Unknown) => {
+            let cause = Cause::CrashLoop;
+            let message = format!("Container {:?} of {name} ended with exit code {code}", run.container);
+            (cause, message, Some(cause.texts().suggestion.to_owned()))
+        }
+        Some(cause) => (cause, found.message, found.suggestion),
+    };
+    let next = container_state(pod, &run.container).and_then(|state| next_start(state, &run));
+    let when = next.map_or_else(
+        || "is started again".to_owned(),
+        |at| format!("is started again at about {} UTC", at.strftime("%H:%M:%S")),
+    );
+    let times = match run.restarts {
+        0 => "has run once".to_owned(),
+        restarts => format!("has run {} times", restarts.saturating_add(1)),
+    };
+    let message = format!("{}; {name} {times} and {when}", message.trim_end_matches('.'));
+    let mut evidence = vec![format!("pod {name}: exit code {code}")];
+    evidence.extend(found.evidence.into_iter().filter(|line| !line.starts_with("pod ")));
+    let since = run.ended.finished_at.as_ref().map(|time| time.0);
+    Some(Explanation {
+        cause: Some(cause.word().to_owned()),
+        evidence,
+        actor: cause.actor(),
+        advice: suggestion.map(Advice::from),
+        link: Some(cause.link()),
+        ..Explanation::new(Stage::Retrying, message, since)
+    })
+}
+
+/// What a Worker's run that failed shows, by its own log.
+fn of_worker_run(pod: &Pod, run: &FailedRun, log: Option<&str>) -> Failure {
+    let mut facts = PodFacts::of(pod, false);
+    facts.ignore_back_off();
+    let facts = Facts { pods: vec![facts], ..Facts::default() };
+    let found = diagnose(&Output::from(log.unwrap_or_default()), Ending::Exited(run.ended.exit_code), &facts);
+    let Some(found) = found else { return Failure::default() };
+    Failure {
+        reason: found.cause.word().to_owned(),
+        message: found.message,
+        suggestion: Some(found.suggestion),
+        evidence: found.evidence.into_iter().map(|evidence| evidence.text).collect(),
+        ..Failure::default()
+    }
 }
 
 /// A gang that is being restarted, while pods of the last attempt are still there.
@@ -869,7 +954,16 @@ mod tests {
 
     /// A job about which nothing else is known.
     fn alone(job: &MPIJob) -> Situation<'_> {
-        Situation { job, kind: "MPIJob", pods: &[], events: &[], gpus: None, has_printed: None, place: None }
+        Situation {
+            job,
+            kind: "MPIJob",
+            pods: &[],
+            events: &[],
+            gpus: None,
+            has_printed: None,
+            crash_log: None,
+            place: None,
+        }
     }
 
     #[test]

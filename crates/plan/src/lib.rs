@@ -52,7 +52,7 @@ pub use defaults::defaulted;
 pub use duration::parse_duration;
 pub use estimate::{Basis, Estimate, Source};
 pub use explanation::{
-    Explanation, QueuePlace, Situation, Stage, Told, explain, leaving, leaving_after_resume,
+    Explanation, QueuePlace, Situation, Stage, Told, crashing, explain, leaving, leaving_after_resume,
     wants_gpus_counted,
 };
 pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};

@@ -120,7 +120,8 @@ fn current(situation: &Situation<'_>, explanation: &Explanation, status: &MPIJob
     let name = match explanation.state {
         Stage::Queued | Stage::Suspended => StepName::Queue,
         Stage::Succeeded | Stage::Running | Stage::Stalled => StepName::Train,
-        Stage::Retrying | Stage::FirstOutput => StepName::Launch,
+        Stage::Retrying if workers.iter().all(|pod| has_behind(pod, StepName::Start)) => StepName::Launch,
+        Stage::FirstOutput => StepName::Launch,
         Stage::Failed | Stage::Cancelled if has_run(status) => StepName::Train,
         _ => unfinished(&workers, wanted),
     };
@@ -232,8 +233,16 @@ mod tests {
     }
 
     fn of(job: &MPIJob, pods: &[Pod]) -> Vec<Step> {
-        let situation =
-            Situation { job, kind: "MPIJob", pods, events: &[], gpus: None, has_printed: None, place: None };
+        let situation = Situation {
+            job,
+            kind: "MPIJob",
+            pods,
+            events: &[],
+            gpus: None,
+            has_printed: None,
+            crash_log: None,
+            place: None,
+        };
         steps(&situation, &crate::explain(&situation))
     }
 

@@ -55,6 +55,7 @@ mod tests {
             reference: "trainingruntime/own".to_owned(),
             framework: Some("torch".to_owned()),
             mpi_implementation: None,
+            launcher_is_node: false,
             nodes: None,
             images: Vec::new(),
         };
@@ -65,6 +66,7 @@ mod tests {
             reference: "openmpi".to_owned(),
             framework: Some("mpi".to_owned()),
             mpi_implementation: Some("OpenMPI".to_owned()),
+            launcher_is_node: false,
             nodes: Some(2),
             images: vec!["mpi:1".to_owned()],
         };

@@ -118,7 +118,7 @@ impl Following {
         if pods.is_empty()
             && let (Some(reason), Some(first)) = (not_made(job), targets.first())
         {
-            waiting.push((*first, first.name(&self.source.job), reason));
+            waiting.push((*first, first.name(self.source.kind, &self.source.job), reason));
         }
         let is_silent = waiting.is_empty();
         self.say(waiting).await && (!is_silent || self.hinder(pods, job).await)

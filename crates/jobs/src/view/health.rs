@@ -66,7 +66,8 @@ fn is_initializing(state: &str) -> bool {
 
 /// Returns every Worker that the job has or should have. Where its pod is gone, the job's own report says what became of it.
 pub fn workers(row: &Row, status: &MPIJobStatus, pods: &[PodView]) -> Vec<WorkerView> {
-    let own = pods.iter().filter(|pod| pod.role != "launcher").enumerate();
+    // A TrainJob's Launcher may be one of the nodes.
+    let own = pods.iter().filter(|pod| pod.role != "launcher" || pod.index.is_some()).enumerate();
     let by_index: BTreeMap<i32, &PodView> = own
         .map(|(place, pod)| (pod.index.unwrap_or(i32::try_from(place).unwrap_or(i32::MAX)), pod))
         .collect();

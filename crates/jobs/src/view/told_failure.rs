@@ -3,11 +3,16 @@
 
 use api::{Failure, MPIJobStatus};
 use diagnosis::Cause;
+use plan::trainjob::{DEADLINE, deadline_failure};
 
 /// Returns the failure in the message of the condition Failed; `None` if there is none.
 pub(super) fn of(status: &MPIJobStatus) -> Option<Failure> {
     let failed = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_FAILED)?;
-    read(failed.message.as_deref().filter(|_| failed.status == "True")?)
+    let message = failed.message.as_deref().filter(|_| failed.status == "True")?;
+    if failed.reason.as_deref() == Some(DEADLINE) {
+        return Some(deadline_failure(message));
+    }
+    read(message)
 }
 
 fn read(message: &str) -> Option<Failure> {
@@ -53,5 +58,15 @@ mod tests {
         assert!(found.message.starts_with("Worker 1 (digits-node-0-1) failed"), "{}", found.message);
         assert_eq!(read("jobset failed due to one or more job failures (first failed job: a-node-0)"), None);
         assert_eq!(read("TrainJob exceeded its active deadline"), None);
+    }
+
+    #[test]
+    fn a_job_that_exceeded_its_deadline_has_a_cause_and_advice() {
+        let condition = serde_json::json!({ "type": "Failed", "status": "True", "reason": "DeadlineExceeded",
+            "message": "TrainJob exceeded its active deadline" });
+        let status = serde_json::from_value(serde_json::json!({ "conditions": [condition] })).unwrap();
+        let found = of(&status).unwrap();
+        assert_eq!(found.reason, "Timeout");
+        assert!(found.suggestion.unwrap().contains("spec.activeDeadlineSeconds"));
     }
 }

@@ -12,6 +12,9 @@ use jobs::logs::kept::{Archive, Kept};
 use jobs::logs::{self, Choice, Cursor, Item, Level, Which};
 use jobs::progress::{Outcome, Progress};
 use jobs::{Class, Kind, delete, explanation, wait};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use plan::Stage as State;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -431,6 +434,56 @@ async fn a_job_is_explained_by_its_status_its_pods_and_their_output() {
     let explained = explain().await;
     assert_eq!((explained.state, explained.cause.as_deref()), (State::Failed, Some("OutOfMemory")));
     assert_eq!(explained.message, "Worker 0 used too much memory");
+}
+
+/// Says that the Launcher's container was started again, and in which state it is now.
+async fn start_again(stage: &Stage, state: Value) {
+    let status = json!({ "containerStatuses": [{ "name": "main", "image": "i", "imageID": "", "ready": false,
+        "restartCount": 3, "state": state, "lastState": terminated(3) }] });
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), TEAM);
+    let patch = Patch::Merge(json!({ "status": status }));
+    pods.patch_status("pi-launcher-x", &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_that_is_started_again_is_explained_by_its_last_run() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    stage.pod("pi", "worker", "pi-worker-0", "Running", running()).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Running", terminated(3)).await;
+    stage.status("pi", json!({ "phase": "Running" })).await;
+    stage.output(&[("pi-launcher-x", 1, "python: can't open file '/data/train.py': [Errno 2] No such file")]);
+    let message = "back-off 40s restarting failed container=main";
+    let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } });
+    start_again(&stage, waiting).await;
+    let found = explanation::explain_job(&stage.client, KIND, TEAM, "pi").await.unwrap();
+    assert_eq!((found.state, found.cause.as_deref()), (State::Retrying, Some("ExecutableNotFound")));
+    assert!(found.message.contains("/data/train.py"), "{}", found.message);
+    assert!(found.message.contains("has run 4 times and is started again"), "{}", found.message);
+    assert_eq!(found.evidence[0], "pod pi-launcher-x: exit code 3");
+    assert_eq!(found.last_lines.len(), 1, "{:?}", found.last_lines);
+    stage.output(&[("pi-launcher-x", 1, "epoch 1")]);
+    let found = explanation::explain_job(&stage.client, KIND, TEAM, "pi").await.unwrap();
+    let advice = found.advice.unwrap().text;
+    assert!(!advice.contains("sshd"), "nothing says so: {advice}");
+}
+
+#[tokio::test]
+async fn the_logs_of_a_failed_launcher_that_was_started_again_are_those_of_the_run_that_failed() {
+    let stage = Stage::with_mpijobs().await;
+    let job = stage.submit(&manifest("pi", 1)).await.remove(0);
+    stage.pod("pi", "launcher", "pi-launcher-x", "Running", running()).await;
+    start_again(&stage, running()).await;
+    stage.status("pi", failed()).await;
+    stage.output(&[]);
+    let owner =
+        json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": job.uid() });
+    let record = json!({ "metadata": { "name": plan::record_name("pi", 1), "ownerReferences": [owner] },
+        "data": { "launcher.log": "no data\n" } });
+    let record: ConfigMap = serde_json::from_value(record).unwrap();
+    let records: Api<ConfigMap> = Api::namespaced(stage.client.clone(), TEAM);
+    records.create(&PostParams::default(), &record).await.unwrap();
+    assert_eq!(texts(&stage, KIND, "pi", Which::Launcher).await, ["no data"]);
 }
 
 /// The lines that a choice selects of a job, in order.
