@@ -5,7 +5,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::submit::FIELD_MANAGER;
-use crate::{Attempt, Class, Error, Kind, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, list, view};
 
 /// Sets the number of Workers; returns the job as the server then has it.
 ///
@@ -30,6 +30,18 @@ pub async fn scale(
         let message = format!("{} \"{name}\" has ended, so its Workers cannot change", kind.name());
         return Err(refused(Class::Conflict, "Ended", message));
     }
+    if kind == Kind::TrainJob {
+        return Err(Error::Refused {
+            class: Class::Invalid,
+            reason: "NotSupported".to_owned(),
+            message: "the number of nodes of a TrainJob is fixed".to_owned(),
+            advice: Some(
+                Advice::from(format!("run a copy of it with another number, set by workers={workers}"))
+                    .with(Action::Clone(kind.job(namespace, name))),
+            ),
+            faults: Vec::new(),
+        });
+    }
     let Some(change) = change(kind, workers) else {
         let message = format!("a {} has no single number of Workers", kind.name());
         return Err(refused(Class::Error, "NotSupported", message));
@@ -43,7 +55,7 @@ pub async fn scale(
 fn change(kind: Kind, workers: i32) -> Option<Value> {
     match kind {
         Kind::MpiJob => Some(json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": workers } } } })),
-        Kind::TrainJob => Some(json!({ "spec": { "trainer": { "numNodes": workers } } })),
-        Kind::PyTorchJob | Kind::TfJob => None,
+        // A server refuses it for a TrainJob, whoever runs it.
+        Kind::TrainJob | Kind::PyTorchJob | Kind::TfJob => None,
     }
 }

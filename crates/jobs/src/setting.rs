@@ -107,6 +107,13 @@ fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(
         "retries" if kind != Kind::TrainJob => put(manifest, "spec.runPolicy.backoffLimit", number()?),
         "deadline" if kind == Kind::TrainJob => put(manifest, "spec.activeDeadlineSeconds", number()?),
         "deadline" => put(manifest, "spec.runPolicy.activeDeadlineSeconds", number()?),
+        "replicas" => Err((
+            format!("\"{what}\" is a field of a role"),
+            format!("write workers={value}, for the number of Workers"),
+        )),
+        _ if OF_A_ROLE.contains(&what) && kind == Kind::TrainJob => {
+            Err((format!("\"{what}\" is a field of a role"), format!("write worker.{what}, for each node")))
+        }
         _ if OF_A_ROLE.contains(&what) => Err((
             format!("\"{what}\" is a field of a role"),
             format!("write worker.{what} or launcher.{what}"),
@@ -116,6 +123,15 @@ fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(
 }
 
 fn of_role(manifest: &mut Value, kind: Kind, role: &str, what: &str, value: &str) -> Result<(), Wrong> {
+    if kind == Kind::TrainJob && role == "trainer" && !OF_A_ROLE.contains(&what) {
+        let advice = match what {
+            "numNodes" => {
+                format!("write workers={value}, or the path from the beginning: spec.trainer.{what}")
+            }
+            _ => format!("write the path from the beginning: spec.trainer.{what}"),
+        };
+        return Err((format!("\"{role}.{what}\" cannot be set"), advice));
+    }
     if what == "replicas" {
         let count = whole(what, value)?;
         return match kind.replicas_field() {
@@ -361,6 +377,22 @@ mod tests {
         let settings = [Setting::read("deadline=600").unwrap()];
         let changed = set(job, Kind::TrainJob, &settings).unwrap();
         assert_eq!(changed["spec"], json!({"activeDeadlineSeconds": 600}));
+    }
+
+    #[test]
+    fn a_field_of_a_trainjob_that_is_not_set_so_is_named_as_it_is() {
+        let said = |setting: &str| {
+            let job = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {}});
+            set(job, Kind::TrainJob, &[Setting::read(setting).unwrap()]).unwrap_err().to_string()
+        };
+        for (setting, says) in [
+            ("trainer.numNodes=3", "write workers=3, or the path from the beginning: spec.trainer.numNodes"),
+            ("trainer.args=[]", "spec.trainer.args"),
+            ("replicas=3", "write workers=3"),
+            ("gpus=1", "write worker.gpus, for each node"),
+        ] {
+            assert!(said(setting).contains(says), "{setting}: {}", said(setting));
+        }
     }
 
     #[test]
