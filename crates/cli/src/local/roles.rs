@@ -65,8 +65,9 @@ async fn apply_one(client: &Client, document: &str) -> Result<(), Box<dyn std::e
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
     // Where a Kustomize overlay puts objects whose file gives no namespace.
     let api: Api<DynamicObject> = match types.kind.as_str() {
-        "ServiceAccount" | "Role" | "RoleBinding" => {
-            Api::namespaced_with(client.clone(), OPERATOR, &resource)
+        "ServiceAccount" | "Role" | "RoleBinding" | "ConfigMap" => {
+            let namespace = object.namespace().unwrap_or_else(|| OPERATOR.to_owned());
+            Api::namespaced_with(client.clone(), &namespace, &resource)
         }
         _ => Api::all_with(client.clone(), &resource),
     };

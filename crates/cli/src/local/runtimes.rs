@@ -14,9 +14,15 @@ const RUNTIMES: [&str; 5] = [
     include_str!("../../../../deploy/runtimes/horovod.yaml"),
 ];
 
-/// Applies the runtimes.
+/// The namespace of Trainer, and what is in it.
+const VERSION: &str = include_str!("trainer-version.yaml");
+const TRAINER_NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: kubeflow-system}\n";
+
+/// Applies the runtimes, and the version of Trainer's API, without which Kubeflow's SDK warns each time it is started.
 pub async fn install(client: &Client) -> Result<(), Failure> {
-    apply(client, "the runtimes for TrainJobs", &RUNTIMES).await
+    apply(client, "Trainer's namespace", &[TRAINER_NAMESPACE]).await?;
+    let all: Vec<&str> = RUNTIMES.into_iter().chain([VERSION]).collect();
+    apply(client, "the runtimes for TrainJobs", &all).await
 }
 
 #[cfg(test)]
