@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
     status = "TrainJobStatus",
     derive = "PartialEq",
     doc = "A training job that runs as its runtime describes.",
-    printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.conditions[-1:].type"}"#,
+    printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.conditions[?(@.status==\"True\")].type"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
