@@ -65,6 +65,22 @@ fn follows_pods_and_logs_while_a_job_runs() {
 }
 
 #[test]
+fn applies_a_list_and_what_it_has_printed() {
+    let home = Home::with_cluster("kubectl::lists");
+    let map = |name: &str| format!("  - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}\n");
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n{}{}", map("one"), map("two"));
+    let list = home.write("list.yaml", &list);
+    home.kubectl(&["create", "-f", &list])
+        .ended(0)
+        .says("configmap/one created")
+        .says("configmap/two created");
+    let printed = home.kubectl(&["get", "configmap", "one", "two", "-o", "yaml"]).ended(0).stdout;
+    assert!(printed.contains("kind: List"), "{printed}");
+    let printed = home.write("printed.yaml", &printed);
+    home.kubectl(&["apply", "-f", &printed]).ended(0).says("configmap/two configured");
+}
+
+#[test]
 fn sees_unknown_fields_and_broken_rules_reported() {
     let home = Home::with_cluster("kubectl::refusals");
     let good =
