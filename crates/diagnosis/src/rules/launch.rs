@@ -92,6 +92,16 @@ pub(super) const RULES: &[Rule] = &[
         "ssh: connect to host train-worker-1 port 2222: Connection timed out",
     ),
     rule(
+        "ssh-banner-timeout",
+        Cause::ConnectionTimeout,
+        ROOT,
+        "timed out during banner exchange",
+        r"^(?:ssh: )?Connection (?:to (?P<host>\S+) port (?P<port>\d+) )?timed out during banner exchange",
+        "Connection timed out during banner exchange",
+    )
+    .says("{host|A Worker} accepts the connection, but its sshd does not answer")
+    .advice("Look at that Worker: its sshd is stopped or starved (CPU limit, node overloaded), or something else listens on that port. The network lets the connection through."),
+    rule(
         "connect-no-route",
         Cause::PeerUnreachable,
         ROOT,
@@ -584,6 +594,16 @@ pub(super) const RULES: &[Rule] = &[
         "python: can't open file '/workspace/train.py': [Errno 2] No such file or directory",
     )
     .by(Speaker::Rank),
+    rule(
+        "python-no-main",
+        Cause::ExecutableNotFound,
+        ROOT - 2,
+        "can't find '__main__' module in ",
+        r"python[\w./]*: can't find '__main__' module in '(?P<path>[^']+)'",
+        "/usr/bin/python3: can't find '__main__' module in '/workspace'",
+    )
+    .by(Speaker::Rank)
+    .says("{path|The path} is a directory, and not a program that Python can run"),
     rule(
         "shell-no-program",
         Cause::ExecutableNotFound,

@@ -239,6 +239,16 @@ pub(super) const RULES: &[Rule] = &[
         "The --dvm <arg> option was provided, but the argument is one not\nrecognized:\n\n   arg: nosuch",
     ),
     rule(
+        "negative-processes",
+        Cause::BadOption,
+        ROOT,
+        "was given a negative",
+        r"has detected that one or more applications was given a negative",
+        "mpirun has detected that one or more applications was given a negative\nnumber of processes to run:\n\n  Application:  train\n  Num procs:    -1",
+    )
+    .details(&[r"Num procs: +(?P<count>-\d+)"])
+    .says("mpirun cannot start {count|a negative number of} processes"),
+    rule(
         "option-format",
         Cause::BadOption,
         ROOT,

@@ -432,6 +432,24 @@ fn programs_that_cannot_be_loaded_are_named_with_what_is_wrong() {
             "another architecture",
         ),
         (
+            "/usr/bin/python3: can't find '__main__' module in '/workspace'\n",
+            1,
+            Cause::ExecutableNotFound,
+            "is a directory",
+        ),
+        (
+            "mpirun has detected that one or more applications was given a negative\nnumber of processes to run:\n\n  Application:  hostname\n  Num procs:    -1\n",
+            1,
+            Cause::BadOption,
+            "-1 processes",
+        ),
+        (
+            "Connection timed out during banner exchange\r\n",
+            255,
+            Cause::ConnectionTimeout,
+            "sshd does not answer",
+        ),
+        (
             "/root/.ssh/config: line 5: Bad configuration option: stricthostchecking\r\n",
             255,
             Cause::BadOption,

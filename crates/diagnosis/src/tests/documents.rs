@@ -41,10 +41,11 @@ const FRESH: &str = "\n## Judged before any rule was written for them\n\n\
      ssh that ended with 255 under Intel MPI as PeerUnreachable; a full /dev/shm, which the output did not name, as StorageUnusable |\n\
      | 26 more | 23 | 3 | 0 | |\n\
      | 16 of `*_ssh_trap_*`, whose programs print misleading words | 11 | 1 | 4 | errors of memory and of MPI that the program had \
-     caught; a crash that MPICH reports as a rank killed by itself |\n\n\
+     caught; a crash that MPICH reports as a rank killed by itself |\n\
+     | 13 of `*_ssh_more_*` | 10 | 3 | 0 | |\n\n\
      `impi18_ssh_trap_memory` is still taken for OutOfMemory, with low confidence: the program had caught that exception. \
      In five of the first 80 the output has nothing of the reason, so that a general answer is accepted too: `impi18_ssh_key_broken`, \
-     `impi18_ssh_exit_one_slot`, `ompi418_ssh_py_shm_full`, `ompi5_ssh_callback_reset`, `mpich502_ssh_ppn`.\n";
+     `impi18_ssh_exit_one_slot`, `ompi418_ssh_py_shm_full`, `ompi5_ssh_callback_reset`, `mpich502_ssh_ppn`. The same holds for `mpich502_ssh_more_hosts`.\n";
 
 #[test]
 fn generated_diagnosis_samples() {
