@@ -254,7 +254,8 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
         Ending::Running { silent_seconds } if silent_seconds < STALL_SECONDS => firm && recent,
         // What mpiexec prints when it is stopped does not explain why it hung.
         Ending::Running { .. } => {
-            candidate.score >= LEAST && rule.cause != Cause::Terminated && (recent || !candidate.weak)
+            let is_lasting = !candidate.weak && !rules::of_refusal(rule);
+            candidate.score >= LEAST && rule.cause != Cause::Terminated && (recent || is_lasting)
         }
     }
 }

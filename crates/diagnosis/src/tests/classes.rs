@@ -516,6 +516,9 @@ fn what_a_program_survived_is_not_what_it_ended_with() {
     let answer =
         found(&format!("{refused}epoch 1\n{}", raising("ValueError: 12 classes")), Ending::Exited(1));
     assert!(answer.message.contains("ValueError: 12 classes"), "{answer:#?}");
+    let epochs = "epoch\n".repeat(60);
+    let silent = found(&format!("{refused}{epochs}"), Ending::Running { silent_seconds: 200 });
+    assert_eq!(silent.cause, Cause::SilentHang, "it tried again: {silent:#?}");
     let dist = raising("torch.distributed.DistNetworkError: cannot reach the store");
     let answer = found(&format!("{refused}{dist}"), Ending::Exited(1));
     assert!(answer.message.contains("w-0 port 29500"), "{answer:#?}");
