@@ -489,20 +489,27 @@ fn why_failed(job: &ValidTrainJob, seen: &SeenTrainJob, part: &Replicated, faile
     }
 }
 
-/// The failure of a node whose pod is being deleted, or was replaced while the Launcher's failed run lasted.
+/// The failure of a node that was deleted while the Launcher's failed run lasted. Its pod may be gone, or replaced, if the
+/// Launcher was not created before the nodes were ready.
 fn deleted_node(job: &ValidTrainJob, seen: &SeenTrainJob) -> Option<Failure> {
     let nodes = job.nodes()?;
-    let run = failed_run(seen.failed_launcher_pod()?)?.ended;
-    let (began, ended) = (run.started_at?.0, run.finished_at?.0);
-    let replaced = |pod: &Pod| {
-        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        created.is_some_and(|created| created > began && created <= ended)
-    };
-    let pod = seen.pods_of(NODE).find(|pod| is_deleted(*pod) || replaced(pod))?;
-    let host = host_of(job, nodes, node_index(nodes, pod)?);
-    let failure =
-        failure_of_pod(job, nodes, pod, of_missing_worker(Some(pod).filter(|pod| is_deleted(*pod))));
-    Some(Failure { pod: if is_deleted(pod) { failure.pod } else { Some(host) }, ..failure })
+    let launcher = job.job_set.replicated.iter().find(|part| part.name == LAUNCHER)?;
+    let were_up = launcher.needs.iter().any(|need| need.name == NODE);
+    let began = failed_run(seen.failed_launcher_pod()?)?.ended.started_at?.0;
+    let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (0..nodes.replicas.saturating_mul(nodes.pods)).find_map(|index| {
+        let pod = seen.pods_of(NODE).find(|pod| node_index(nodes, pod) == Some(index));
+        let lost = match pod {
+            None => were_up,
+            Some(pod) => is_deleted(pod) || (were_up && created(pod) > Some(began)),
+        };
+        let host = host_of(job, nodes, index);
+        let failure = of_missing_worker(pod.filter(|pod| is_deleted(*pod)));
+        let index = i32::try_from(index).ok();
+        lost.then(|| {
+            failure_of(failure, &format!("Worker {} ({host})", index.unwrap_or_default()), host, index)
+        })
+    })
 }
 
 /// What the Launcher's last failed run shows.

@@ -191,9 +191,8 @@ fn what_a_trainjob_asks_for_on_its_nodes_reaches_every_rank() {
 
 #[test]
 fn every_mpi_starts_ranks_on_a_launcher_that_is_one_of_the_nodes() {
-    let image = |tag: &str, folder: PathBuf| {
-        format!("quay.io/opendatahub/mpi-examples:{tag}={}", folder.display())
-    };
+    let image =
+        |tag: &str, folder: PathBuf| format!("quay.io/opendatahub/mpi-examples:{tag}={}", folder.display());
     let mpich = image("mpich", places::mpich_environment());
     let intel = image("intel", places::intel_environment());
     let home = Home::with_cluster_and("trainjob::mpis", &["--image", &mpich, "--image", &intel]);
