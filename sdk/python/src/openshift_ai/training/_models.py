@@ -49,6 +49,9 @@ class Admission(Message):
     namespace: str = ""
     """The namespace."""
 
+    program: str = ""
+    """The program that wrote, as the API server knows it: the field manager."""
+
     reason: str = ""
     """The reason of a refusal, the fields that an update changes, or how many reports are missing."""
 
@@ -146,6 +149,11 @@ class AuditLine(Message):
 
     object: str = ""
     """The name of the job or other object."""
+
+    program: str = ""
+    """The program that was used, as it names itself: `odh/0.1.0`, `kubectl-create`, `openshift-ai-
+    training/0.1.0`, `dashboard`. Empty if it is unknown, as for deletions that the service did not make.
+    """
 
     reason: str = ""
     """The reason of a failure."""
