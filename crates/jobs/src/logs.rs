@@ -526,7 +526,7 @@ async fn record(
             !choice.previous && view::row(job).phase == Phase::Failed && was_restarted(launcher)
         }
     };
-    if !is_earlier && !(of_launcher && is_lost) {
+    if !(is_earlier || of_launcher && is_lost) {
         return Ok(None);
     }
     let name = plan::record_name(&job.name_any(), attempt);

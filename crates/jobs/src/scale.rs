@@ -55,7 +55,7 @@ pub async fn scale(
 fn change(kind: Kind, workers: i32) -> Option<Value> {
     match kind {
         Kind::MpiJob => Some(json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": workers } } } })),
-        // A server refuses it for a TrainJob, whoever runs it.
+        // A server refuses it for every TrainJob.
         Kind::TrainJob | Kind::PyTorchJob | Kind::TfJob => None,
     }
 }

@@ -778,6 +778,8 @@ export interface components {
             name?: string;
             /** @description The namespace. */
             namespace?: string;
+            /** @description The program that wrote, as the API server knows it: the field manager. */
+            program?: string;
             /** @description The reason of a refusal, the fields that an update changes, or how many reports are missing. */
             reason?: string;
             /** @description The object's annotation `training.opendatahub.io/request`. */
@@ -882,6 +884,11 @@ export interface components {
             number?: string;
             /** @description The name of the job or other object. */
             object?: string;
+            /**
+             * @description The program that was used, as it names itself: `odh/0.1.0`, `kubectl-create`, `openshift-ai-training/0.1.0`, `dashboard`. Empty if it is unknown, as for deletions that the service did not make.
+             * @example kubectl-create
+             */
+            program?: string;
             /** @description The reason of a failure. */
             reason?: string;
             /**

@@ -17,7 +17,7 @@ pub(super) const CRLF_ADVICE: &str = "Convert the script (sed -i 's/\\r$//' SCRI
 
 /// A program that the kernel cannot run.
 pub(super) const FORMAT: &str = "{path|The program} cannot run on {host|the node}: it is built for another architecture, or it is a script whose first line names no interpreter";
-pub(super) const FORMAT_ADVICE: &str = "Build the image for the architecture of the nodes, which is mostly amd64: docker build --platform linux/amd64 (an image built on a Mac is for arm64 otherwise); kubectl get nodes -L kubernetes.io/arch shows it. If it is a script, let its first line be #!/bin/sh or another interpreter.";
+pub(super) const FORMAT_ADVICE: &str = "Build the image for the architecture of the nodes, which is mostly amd64 (platform linux/amd64; an image that is built on a Mac is for arm64 otherwise, and the label kubernetes.io/arch of the nodes says what they are). If it is a script, let its first line be #!/bin/sh or another interpreter.";
 
 const KEY_MODE_ADVICE: &str = "Let only its owner read the key: defaultMode: 0400 on the Secret's volume, and no fsGroup, which lets the group read it; or copy the key to a file of the user that runs, with mode 0600, before the Launcher starts mpirun.";
 const NO_USER_ADVICE: &str = "Use the launch agent, which needs no entry (annotation training.opendatahub.io/launch: agent). To stay with ssh, run as a user that the image's /etc/passwd has (securityContext.runAsUser), or let the start script add one: echo \"mpi:x:$(id -u):0::/tmp:/bin/sh\" >> /etc/passwd, where the image lets its group write that file.";
@@ -198,7 +198,7 @@ pub(super) const RULES: &[Rule] = &[
         "Load key \"/root/.ssh/id_rsa\": bad permissions",
     )
     .says("ssh cannot use the key {path|file}: {reason|}")
-    .advice("With bad permissions: give the file the mode 0600 and the user that runs as its owner (for a Secret's volume: defaultMode: 0400). With an invalid format or an error in libcrypto: the file is not a whole private key, as when its last line end is lost or it was encoded twice; create the Secret from the file itself (kubectl create secret generic --from-file)."),
+    .advice("With bad permissions: give the file the mode 0600 and the user that runs as its owner (for a Secret's volume: defaultMode: 0400). With an invalid format or an error in libcrypto: the file is not a whole private key, as when its last line end is lost or it was encoded twice; create the Secret from the file itself."),
     rule(
         "ssh-config-owner",
         Cause::AuthenticationFailed,
