@@ -268,7 +268,7 @@ fn problem(status: u16, text: &str) -> Failure {
     for field in fields {
         let of = |name: &str| field.get(name).and_then(Value::as_str).unwrap_or_default();
         let line = format!("{} {}", of("path"), of("fault"));
-        if !message.contains(line.trim()) {
+        if !message.contains(of("fault")) {
             message = format!("{message}; {}", line.trim());
         }
     }

@@ -166,7 +166,7 @@ mod tests {
             "trainerStatus": { "progressPercentage": 40, "estimatedRemainingSeconds": 90 } });
         let row = row(&object(status));
         assert_eq!((row.gpus, row.queue.as_str(), row.cause.as_str()), (8, "gpus", "OutOfMemory"));
-        assert_eq!(row.workers, Some(WorkerCounts { running: 2, pending: 1, failed: 1, of: 4 }));
+        assert_eq!(row.workers, Some(WorkerCounts { running: 2, pending: 0, failed: 1, of: 4 }));
         assert_eq!(row.progress, Some(Progress { percent: 40, remaining_seconds: Some(90) }));
         let json = serde_json::to_string(&row).unwrap();
         assert!(json.len() <= 640, "{} bytes: {json}", json.len());

@@ -45,18 +45,21 @@ def installed(tmp_path: Path) -> Iterator[Cluster]:
         definition = yaml.safe_load((REPOSITORY / "deploy/crd/kubeflow.org_mpijobs.yaml").read_text())
         cluster.apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         cluster.label_namespace("default", {"pod-security.kubernetes.io/enforce": "restricted"})
-        deployment = yaml.safe_load((REPOSITORY / "deploy/base/deployment.yaml").read_text())
+        documents = yaml.safe_load_all((REPOSITORY / "deploy/base/deployment.yaml").read_text())
+        deployment = next(document for document in documents if document["kind"] == "Deployment")
         flags = [
             flag
             for flag in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
             if flag.partition("=")[0] not in ("--lock-namespace", "--monitoring-port", "--webhook-port")
         ]
-        operator = subprocess.Popen(
-            [cluster.odh.with_name("mpi-operator"), "--lock-namespace=default", "--health-address=127.0.0.1:0", *flags],
-            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-            stdout=subprocess.DEVNULL,
-            stderr=(tmp_path / "operator.log").open("wb"),
-        )
+        words = ["--lock-namespace=default", "--health-address=127.0.0.1:0", *flags]
+        with (tmp_path / "operator.log").open("wb") as log:
+            operator = subprocess.Popen(
+                [cluster.odh.with_name("mpi-operator"), *words],
+                env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
         try:
             yield cluster
         finally:

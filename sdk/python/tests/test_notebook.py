@@ -57,7 +57,7 @@ def test_the_programs_of_the_requirements_run_in_a_notebook(
     # Warnings and what a job waits for are on stderr.
     texts = [[one.get("text", "") for one in cell.outputs if one.get("name") == "stdout"] for cell in cells]
     whole, short = ["".join(text).splitlines() for text in texts]
-    assert whole[-1] == "Job status: Succeeded, Workers running: 4"
+    assert whole[-1] == "Job status: Succeeded, Workers running: 0"
     assert printed(short) == [f"rank {rank} of 4 trains" for rank in range(4)]
 
 

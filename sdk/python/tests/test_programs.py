@@ -32,7 +32,7 @@ def test_the_program_of_the_requirements_runs_as_it_stands(cluster: Cluster, tmp
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Job status: Pending, Workers running: "), lines
-    assert lines[-1] == "Job status: Succeeded, Workers running: 4"
+    assert lines[-1] == "Job status: Succeeded, Workers running: 0"
     order = ["Pending", "Running", "Succeeded"]
     phases = [order.index(line.split()[2].rstrip(",")) for line in lines]
     assert phases == sorted(phases)

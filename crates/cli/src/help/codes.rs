@@ -15,6 +15,8 @@ const WATCHES_ONE: &[u8] = &[0, 1, 2, 3, 4, 103, 130];
 const CHANGES: &[u8] = &[0, 1, 2, 3, 4, 7];
 /// A command that creates a job, and can wait for its end.
 const MAKES: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 100, 103, 130];
+/// A command that asks the training service, which may not be there.
+const REPORTS: &[u8] = &[0, 1, 2, 3, 4, 5];
 /// A command that contacts no server.
 const ALONE: &[u8] = &[0, 1, 2];
 /// A command that contacts this machine's cluster, which may not be up.
@@ -42,6 +44,11 @@ pub fn of(command: &str) -> Option<&'static [u8]> {
         "training wait" => &[0, 1, 2, 3, 4, 5, 8, 100, 103, 130],
         "training preflight" => &[0, 1, 2, 3, 4, 5, 6, 7],
         "training diagnose" => LOCAL,
+        "training usage" | "training audit" | "training capacity" | "training advice" => REPORTS,
+        "training notifications list" | "training notifications deliveries" => REPORTS,
+        "training notifications put" | "training notifications test" | "training notifications delete" => {
+            REPORTS
+        }
         "local up" => &[0, 1, 2, 7, 130],
         "local down" => &[0, 1, 2, 4],
         "local status" | "local kubeconfig" | "local dashboard" | "local user" | "local node list" => LOCAL,

@@ -290,7 +290,8 @@ pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
         None | Some(Mode::Auto) => true,
         Some(asked) => state.mode == asked.word(),
     };
-    let operator = up.no_operator == state.no_operator;
+    // Without the flag, a cluster stays as it is.
+    let operator = !up.no_operator || state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
     mode && operator && port
 }

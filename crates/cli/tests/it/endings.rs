@@ -38,7 +38,17 @@ const ELSEWHERE: &[(&str, u64, &str)] = &[
     ("training port-forward", 0, "it runs until it is interrupted, and a pod is needed that listens"),
 ];
 /// Commands that other tests run with real processes; only their answers to invalid usage have rows.
-const REAL: [&str; 4] = ["local ", "completion", "version", "help"];
+const REAL: [&str; 9] = [
+    "local ",
+    "completion",
+    "version",
+    "help",
+    "training usage",
+    "training audit",
+    "training capacity",
+    "training advice",
+    "training notifications",
+];
 
 /// A row of the table.
 struct Row<'t> {

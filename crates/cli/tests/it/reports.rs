@@ -23,7 +23,7 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     let fits = home.run("training capacity --workers 2 --gpus 1").ends(0);
     fits.prints("Start:").prints("Now").prints("Workers that fit now:  4\n").prints("node-0");
     home.run("training capacity --workers 2 --gpus 64").ends(0).prints("Never");
-    assert_eq!(home.run("training capacity --workers 1 -o json").ends(0).json()["start"], "Now");
+    assert_eq!(home.run("training capacity --workers 1 --cpu 100m -o json").ends(0).json()["start"], "Now");
     home.run("training advice").ends(0).says("no program has run often enough");
 
     // Who did what, and with which program.

@@ -29,9 +29,9 @@ pub enum JobHealth {
     Succeeded,
     /// It has failed.
     Failed,
-    /// A person ended it, or is about to have ended it.
+    /// A person ended it.
     Cancelled,
-    /// It is being deleted.
+    /// It is being deleted, or ended by a person.
     Deleting,
 }
 
@@ -149,8 +149,8 @@ impl Facts<'_> {
     /// How the job is.
     pub(super) fn health(&self) -> JobHealth {
         match self.phase {
-            _ if self.deleting => JobHealth::Deleting,
-            _ if self.is_cancelled() || self.is_cancelling() => JobHealth::Cancelled,
+            _ if self.deleting || self.is_cancelling() => JobHealth::Deleting,
+            _ if self.is_cancelled() => JobHealth::Cancelled,
             _ if self.is_suspended() => JobHealth::Suspended,
             Phase::Pending => JobHealth::Waiting,
             Phase::Running | Phase::Succeeded if self.cause.is_some() => JobHealth::Degraded,
