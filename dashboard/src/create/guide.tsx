@@ -1,7 +1,6 @@
 // The decision guide: which kind of job fits a program.
 
 import {
-  Button,
   Card,
   CardBody,
   CardFooter,
@@ -12,8 +11,9 @@ import {
   HintBody,
   HintTitle,
 } from "@patternfly/react-core";
-import { Link, useLocation } from "react-router-dom";
+import { useLocation } from "react-router-dom";
 import type { Kind } from "../api/client";
+import { LinkButton } from "../components/link-button";
 import { messages } from "../messages";
 import { ChooseFile } from "./file-drop";
 
@@ -33,9 +33,9 @@ export function Guide() {
               <Content component="small">{text.kinds[kind].how}</Content>
             </CardBody>
             <CardFooter>
-              <Button variant="secondary" component={(props) => <Link {...props} to={address(kind, search)} />}>
+              <LinkButton variant="secondary" to={address(kind, search)}>
                 {text.choose(text.kinds[kind].title)}
-              </Button>
+              </LinkButton>
             </CardFooter>
           </Card>
         ))}

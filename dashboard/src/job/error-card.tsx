@@ -22,6 +22,7 @@ import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclam
 import { Fragment, useState } from "react";
 import { Link } from "react-router-dom";
 import type { Fix, Job } from "../api/client";
+import { LinkButton } from "../components/link-button";
 import { ErrorAlert } from "../components/states";
 import { bytes, quantityText } from "../format/quantity";
 import { duration } from "../format/time";
@@ -174,17 +175,14 @@ function Actions({ fix, jobRef, mayCreate }: Pick<Props, "jobRef" | "mayCreate">
             </Button>
           </ActionListItem>
           <ActionListItem>
-            <Button variant="secondary" component={(props) => <Link {...props} to={cloneAddress(jobRef)} />}>
+            <LinkButton variant="secondary" to={cloneAddress(jobRef)}>
               {text.clone}
-            </Button>
+            </LinkButton>
           </ActionListItem>
           <ActionListItem>
-            <Button
-              variant="link"
-              component={(props) => <Link {...props} to={{ pathname: "logs", search: "?show=evidence" }} />}
-            >
+            <LinkButton variant="link" to={{ pathname: "logs", search: "?show=evidence" }}>
               {text.logs}
-            </Button>
+            </LinkButton>
           </ActionListItem>
         </ActionListGroup>
       </ActionList>

@@ -4,10 +4,11 @@ import { Button, PageSection } from "@patternfly/react-core";
 import CubesIcon from "@patternfly/react-icons/dist/esm/icons/cubes-icon";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
-import { Link, useSearchParams } from "react-router-dom";
+import { useSearchParams } from "react-router-dom";
 import { keys } from "../api/cache";
 import { ask, client } from "../api/client";
 import { useLiveJobs, usePolling } from "../api/live";
+import { LinkButton } from "../components/link-button";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert, ErrorState, NothingHere } from "../components/states";
 import { messages } from "../messages";
@@ -70,9 +71,9 @@ export function JobsPage() {
 
 function CreateButton() {
   return (
-    <Button variant="primary" component={(props) => <Link {...props} to="/create" data-create-link />}>
+    <LinkButton variant="primary" to="/create" data-create-link>
       {text.create}
-    </Button>
+    </LinkButton>
   );
 }
 
