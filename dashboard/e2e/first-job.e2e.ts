@@ -38,7 +38,7 @@ const livePods = (namespace: string) => {
 };
 
 describe("the untouched form", () => {
-  test("makes a job that runs, and whose ranks are told apart", async () => {
+  test("makes a job that runs, and whose log names the ranks", async () => {
     const namespace = "first";
     const token = createEditor(namespace);
     await visit(`/create/job?type=mpijob&namespace=${namespace}`, visitor(token), async (page) => {

@@ -139,11 +139,7 @@ impl Availability {
         };
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| finding.weight != Weight::Refused);
-        self.wait = match self.start {
-            Start::Later => Some(longest(&self.findings)),
-            Start::Unknown => Some(Estimate::Unknown),
-            Start::Now | Start::WhenResumed | Start::Refused => None,
-        };
+        self.wait = wait_until(self.start, &self.findings);
     }
 }
 
@@ -181,11 +177,7 @@ pub fn availability(request: &Request<'_>, namespace: &str, seen: &Snapshot, now
         None if is_known => Start::Now,
         None => Start::Unknown,
     };
-    let wait = match start {
-        Start::Later => Some(longest(&findings)),
-        Start::Unknown => Some(Estimate::Unknown),
-        Start::Now | Start::WhenResumed | Start::Refused => None,
-    };
+    let wait = wait_until(start, &findings);
     let requested = Resources::of(&amounts);
     let free = free.as_ref().map(Resources::of);
     Availability { start, requested, amounts, free, queue, wait, findings }
@@ -193,6 +185,15 @@ pub fn availability(request: &Request<'_>, namespace: &str, seen: &Snapshot, now
 
 fn queue_is_known(queue: &Option<QueueRoom>) -> bool {
     queue.as_ref().is_some_and(|queue| queue.free.is_some())
+}
+
+/// How long a job would wait; `None` if it would not.
+fn wait_until(start: Start, findings: &[Finding]) -> Option<Estimate> {
+    match start {
+        Start::Later => Some(longest(findings)),
+        Start::Unknown => Some(Estimate::Unknown),
+        Start::Now | Start::WhenResumed | Start::Refused => None,
+    }
 }
 
 /// The longest of the waits; unknown if any is.

@@ -352,7 +352,7 @@ pub(crate) fn container_state<'p>(pod: &'p Pod, name: &str) -> Option<&'p Contai
     statuses.find(|status| status.name == name)?.state.as_ref()
 }
 
-/// When the kubelet starts a container in this state again, by what it says of its back-off.
+/// When the kubelet starts a container in this state again, according to its back-off message.
 pub(crate) fn next_start(state: &ContainerState, failed: &FailedRun) -> Option<Timestamp> {
     let waiting = state.waiting.as_ref()?;
     let wait = back_off(waiting.message.as_deref()?)?;

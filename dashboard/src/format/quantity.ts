@@ -19,7 +19,7 @@ export function parseQuantity(text: string): number | undefined {
   return Number.isFinite(value) ? value : undefined;
 }
 
-/** A quantity as `show` writes its number. A text that is no quantity is shown as it came, never as 0. */
+/** A quantity as `show` writes its number. Text that is not a quantity is returned unchanged, never as 0. */
 export function quantityText(text: string, show: (value: number) => string): string {
   const value = parseQuantity(text);
   return value === undefined ? text : show(value);

@@ -1,4 +1,4 @@
-//! The verbs that ask the training service: what was used, who did what, what would fit, what to request, who is told.
+//! The verbs that ask the training service: usage, audit, capacity, advice and notifications.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -126,7 +126,7 @@ pub struct Advice {
     pub output: Output,
 }
 
-/// Rules about who is told what of the namespace's jobs.
+/// The notification rules of a namespace.
 #[derive(Debug, Subcommand)]
 pub enum NotificationVerb {
     /// List the rules of the namespace

@@ -1,4 +1,4 @@
-//! `notifications`: rules about who is told what of a namespace's jobs.
+//! `notifications`: the notification rules of a namespace.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -54,7 +54,7 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     home.run("training notifications delete failures").ends(0).prints("deleted");
     home.run("training notifications test failures").ends(3);
 
-    // A person who may do nothing is told so, with the exit code for it.
+    // A person without the permission gets exit code 4.
     home.run("local user vic -n team-x --role view").ends(0);
     let file = home.state().join("users/vic.kubeconfig").display().to_string();
     home.odh(&["training", "audit", "-A", "--kubeconfig", &file]).ends(4);

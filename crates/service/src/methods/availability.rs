@@ -47,17 +47,18 @@ pub async fn of(
     draft: &Draft,
     namespace: &str,
 ) -> Result<(Availability, Option<CostEstimate>), Problem> {
-    let request = tokio::time::timeout(PATIENCE, asked::request(&caller.client, namespace, draft));
-    let (request, seen, prices, tenant) = futures::join!(
-        request,
+    let request = tokio::time::timeout(PATIENCE, asked::request(&caller.client, namespace, draft)).await;
+    let request = request.unwrap_or_default();
+    let missing = Box::pin(preflight::missing_references(&caller.client, namespace, &request.asked));
+    let (seen, prices, tenant, missing) = futures::join!(
         service.reading(caller, namespace),
         cost::prices(caller),
-        service.tenants.get(namespace)
+        service.tenants.get(namespace),
+        tokio::time::timeout(PATIENCE, missing)
     );
-    let (request, seen) = (request.unwrap_or_default(), seen?);
+    let seen = seen?;
     let mut found = availability::availability(&request, namespace, &seen, Timestamp::now());
-    let missing = Box::pin(preflight::missing_references(&caller.client, namespace, &request.asked));
-    found.add(tokio::time::timeout(PATIENCE, missing).await.unwrap_or_default());
+    found.add(missing.unwrap_or_default());
     found.add(tenant.and_then(|tenant| standard::forbids(&tenant, &request.asked)).into_iter().collect());
     let cost = cost::estimate(&prices, &found.amounts, cost::model(&request.asked));
     Ok((found, cost))
