@@ -2,7 +2,7 @@
 
 import "./job.css";
 import { Alert, AlertActionLink, PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link, useLocation, useNavigate, useParams } from "react-router-dom";
 import { type Job, kindOf } from "../api/client";
 import { allowed, useIdentity } from "../api/identity";
@@ -53,7 +53,8 @@ function JobPageOf({ jobRef }: { jobRef: Ref }) {
   const identity = useIdentity(jobRef.namespace, jobRef.kind);
   const may = useCallback<JobTab["may"]>((verb, resource) => allowed(identity.data, verb, resource), [identity.data]);
   const manifest = useMemo(() => readManifest(job?.manifest), [job?.manifest]);
-  const [start, dialog] = useActionStarter(...useDeparture());
+  const departure = useDeparture();
+  const [start, dialog] = useActionStarter(noSelection, departure.onDone);
   const isReplaced = useReplaced(job?.row?.uid);
   const isGone = hasCode(query.error, "NotFound");
   if (!job)
@@ -77,7 +78,9 @@ function JobPageOf({ jobRef }: { jobRef: Ref }) {
     <>
       <JobHeader job={job} jobRef={jobRef} manifest={manifest} isGone={isGone} may={may} start={start} />
       <PageSection isFilled>
-        <Notices error={query.error} job={job} isReplaced={isReplaced} onRetry={() => void query.refetch()} />
+        {!departure.hasBegun && !dialog && (
+          <Notices error={query.error} job={job} isReplaced={isReplaced} onRetry={() => void query.refetch()} />
+        )}
         <JobTabs tab={{ job, jobRef, manifest, live: !hasEnded(job) && !isGone, isGone, may, start }} />
       </PageSection>
       {dialog}
@@ -85,11 +88,25 @@ function JobPageOf({ jobRef }: { jobRef: Ref }) {
   );
 }
 
-/** After a job was deleted here, its page has nothing more to do, and its button is gone: the list is next. */
-function useDeparture(): Parameters<typeof useActionStarter> {
+/** The page of one job has no rows to select. */
+const noSelection = () => {};
+
+/**
+ * After a job was deleted here, its page has nothing more to do, and its button is gone: the list is next. While the
+ * list loads, nobody has to be told that the job is gone.
+ */
+function useDeparture(): { hasBegun: boolean; onDone: (action: Action) => void } {
   const navigate = useNavigate();
-  const leave = useCallback((action: Action) => void (action === "delete" && navigate("/jobs")), [navigate]);
-  return [useCallback(() => {}, []), leave];
+  const [hasBegun, setBegun] = useState(false);
+  const onDone = useCallback(
+    (action: Action) => {
+      if (action !== "delete") return;
+      setBegun(true);
+      void navigate("/jobs");
+    },
+    [navigate],
+  );
+  return { hasBegun, onDone };
 }
 
 /** Whether the job that was shown first was replaced by another one with the same name. */
