@@ -136,7 +136,8 @@ def test_the_last_traceback_is_found_among_the_lines_of_other_ranks() -> None:
 
 
 def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
-    job = client.create_mpijob(name="long", image=IMAGE, command=FOREVER, workers=1)
+    with pytest.warns(JobWarning, match=r"^long: worker_spec\.resources\.limits: not set;"):
+        job = client.create_mpijob(name="long", image=IMAGE, command=FOREVER, workers=1)
     with pytest.raises(TrainingTimeoutError, match=r"has not ended within 1 s.*") as caught:
         job.wait_for_completion(timeout=1)
     assert isinstance(caught.value, TimeoutError)

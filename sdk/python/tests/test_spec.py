@@ -328,6 +328,15 @@ def test_wrong_types_and_unknown_fields_are_errors_of_this_package() -> None:
     assert "give a list of words" in str(caught.value)
 
 
+def test_a_wrong_type_hides_no_other_fault() -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_of({"command": "hostname", "workers": 0, "memory_per_worker": "1 GB"})
+    assert [fault.path for fault in caught.value.fields] == ["command", "workers", "memory"]
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_of({"code": 3, "command": [], "slots": 0})
+    assert {fault.path.split(".")[0] for fault in caught.value.fields} == {"code", "slots"}
+
+
 @pytest.mark.parametrize(
     ("field", "fix"),
     [("worker", "did you mean workers?"), ("memory_per_workers", "did you mean memory_per_worker?"), ("colour", "")],

@@ -116,9 +116,11 @@ class AsyncMPIJobClient:
         `skip_checks` leaves quotas and free resources to the cluster. On a local cluster, a command that names a file of the
         current directory starts there; any other cluster sees only the image, volumes and `code`.
         """
+        from .._spec import in_own_words
+
         asked, hidden = await self._placed(_asked(spec, fields))
         answer = await self._create(_content(asked), asked.namespace, skip_checks, idempotency_key)
-        job = self._created(answer, hidden)
+        job = self._created(answer, hidden, in_own_words)
         if wait_for_start:
             await job.wait_until("Running")
         return job
@@ -253,11 +255,13 @@ class AsyncMPIJobClient:
         sent = {**content, "skipChecks": skip_checks, "idempotencyKey": key or os.urandom(16).hex()}
         return await self.transport.call(models.CREATE_JOB, path, body=sent)
 
-    def _created(self, answer: dict[str, Any] | None, hidden: Sequence[str] = ()) -> AsyncMPIJob:
+    def _created(
+        self, answer: dict[str, Any] | None, hidden: Sequence[str] = (), worded: Callable[[str], str] = str
+    ) -> AsyncMPIJob:
         """The created job. What the service says about it is warned of, in the name of the caller's caller."""
         response = models.CreateJobResponse.model_validate(answer)
         job = AsyncMPIJob(self, statuses.JobStatus.model_validate((answer or {})["job"]))
-        job.warnings, job.waits = [*response.warnings, *hidden], response.waits
+        job.warnings, job.waits = [*map(worded, response.warnings), *hidden], response.waits
         waits = [f"{wait.message} ({wait.advice})" if wait.advice else wait.message for wait in job.waits]
         for text in (*job.warnings, *(f"it waits: {text}" for text in waits)):
             warnings.warn(f"{job.name}: {text}", JobWarning, stacklevel=3)
