@@ -27,6 +27,7 @@ use kube::api::ObjectMeta;
 use plan::starts_ranks;
 pub use plan::{Implementation as Mpi, Launch};
 use semantics::NVIDIA_GPU;
+pub(crate) use trainjob::LOCAL;
 
 use serde_json::Value;
 

@@ -15,6 +15,7 @@ use paging::MOST_PAGES;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::build::{LOCAL, Mpi};
 use crate::{Attempt, Error, Kind};
 
 /// The number of runtimes read concurrently, and the maximum per list; a cluster has only a few.
@@ -48,7 +49,7 @@ pub fn named(job: &DynamicObject) -> Option<String> {
 
 /// A runtime as it is written on a command line: those of a namespace with their kind.
 fn written(name: &str, is_namespaced: bool) -> String {
-    if is_namespaced { format!("trainingruntime/{name}") } else { name.to_owned() }
+    if is_namespaced { format!("{LOCAL}{name}") } else { name.to_owned() }
 }
 
 /// Returns the runtime that a TrainJob names.
@@ -76,6 +77,16 @@ pub(crate) async fn used(client: &Client, job: &DynamicObject) -> Option<Runtime
     let kind = if namespace.is_some() { "TrainingRuntime" } else { "ClusterTrainingRuntime" };
     let found = api(client, namespace.as_deref()).get(&name).await.ok()?;
     Some(in_short(kind, &found))
+}
+
+/// Returns the implementation of MPI that a runtime sets, whose options a command needs that starts the ranks; `None` if
+/// it sets none, does not exist or may not be read. `written` names it as a command line does.
+pub async fn implementation(client: &Client, namespace: &str, written: &str) -> Option<Mpi> {
+    let local = written.strip_prefix(LOCAL);
+    let api = api(client, local.map(|_| namespace));
+    let found = api.get(local.unwrap_or(written)).await.ok()?;
+    let name = in_short("", &found).mpi_implementation?;
+    [Mpi::OpenMpi, Mpi::Intel, Mpi::Mpich].into_iter().find(|mpi| mpi.name() == name)
 }
 
 /// Returns the runtimes that a job of this namespace can use, as they are written on a command line: those of the cluster by

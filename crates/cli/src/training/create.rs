@@ -134,22 +134,35 @@ struct Surroundings {
     workdir: Option<String>,
     /// Whether the pods have to meet the Pod Security Standard `restricted`.
     restricted: bool,
+    /// The MPI whose mpirun starts the ranks, if it is known.
+    mpi: Option<Mpi>,
 }
 
 impl Surroundings {
     fn of_flags(create: &Create) -> Surroundings {
-        Surroundings { workdir: create.flags.workdir.clone(), restricted: create.flags.restricted }
+        let mpi = create.flags.mpi.map(|mpi| match mpi {
+            MpiFlavour::OpenMpi => Mpi::OpenMpi,
+            MpiFlavour::Intel => Mpi::Intel,
+            MpiFlavour::Mpich => Mpi::Mpich,
+        });
+        Surroundings { workdir: create.flags.workdir.clone(), restricted: create.flags.restricted, mpi }
     }
 }
 
-/// What the flags leave to the cluster: a local one sees this machine's files, and a namespace may enforce
-/// `restricted`.
+/// What the flags leave to the cluster: a local one sees this machine's files, a namespace may enforce `restricted`, and
+/// a TrainJob's runtime has an MPI of its own.
 async fn surroundings(console: &Console, connection: &Connection, create: &Create) -> Surroundings {
     let flags = Surroundings::of_flags(create);
     let here = connection.local.as_ref().and_then(|_| own_program(console, create));
     let asks = !flags.restricted && create.flags.runtime.is_none();
     let enforced = asks && jobs::standard::is_restricted(&connection.client, &connection.namespace).await;
-    Surroundings { workdir: flags.workdir.or(here), restricted: flags.restricted || enforced }
+    let mpi = match (&flags.mpi, &create.flags.runtime) {
+        (None, Some(runtime)) => {
+            jobs::runtime::implementation(&connection.client, &connection.namespace, runtime).await
+        }
+        _ => flags.mpi,
+    };
+    Surroundings { workdir: flags.workdir.or(here), restricted: flags.restricted || enforced, mpi }
 }
 
 /// The current directory, if the command names a file in it and pods of the local cluster can see it.
@@ -219,6 +232,7 @@ fn from_flags(create: &Create, around: &Surroundings) -> Result<Draft, Failure> 
         (kind, false) => kind.unwrap_or_default(),
     };
     let request = request(flags, kind, name.unwrap_or_default())?;
+    let request = Request { mpi: around.mpi.unwrap_or_default(), ..request };
     // A directory that nobody asked for is no reason to refuse a command that starts the ranks itself.
     let as_given = flags.in_launcher || starts_ranks(&request.command);
     let workdir = workdir.filter(|_| flags.workdir.is_some() || !needs_runtime || !as_given);
@@ -324,11 +338,6 @@ fn request(flags: &Flags, kind: jobs::Kind, name: String) -> Result<Request, Fai
         memory: flags.memory.clone(),
         launcher_cpu: flags.launcher_cpu.clone(),
         launcher_memory: flags.launcher_memory.clone(),
-        mpi: match flags.mpi.unwrap_or_default() {
-            MpiFlavour::OpenMpi => Mpi::OpenMpi,
-            MpiFlavour::Intel => Mpi::Intel,
-            MpiFlavour::Mpich => Mpi::Mpich,
-        },
         transport: flags.transport.map(|transport| match transport {
             Transport::Ssh => Launch::Ssh,
             Transport::Agent => Launch::Agent,

@@ -20,7 +20,7 @@ use crate::{Error, Fault};
 /// The owner of the patch with volumes.
 const MANAGER: &str = "training.opendatahub.io/odh";
 /// The word before the name of a runtime that belongs to the job's namespace.
-pub(super) const LOCAL: &str = "trainingruntime/";
+pub(crate) const LOCAL: &str = "trainingruntime/";
 /// The container that trains, in every runtime.
 const CONTAINER: &str = "node";
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jobs::mistyped::{Mistyped, typed};
+use jobs::runtime;
 use jobs::setting::Setting;
 use jobs::submit::Draft;
 use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
@@ -92,7 +93,12 @@ pub async fn draft(
                 Some(kind) => Box::pin(service.restricts(caller, kind, namespace)).await?,
                 None => false,
             };
-            let spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
+            let mut spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
+            if let Some(spec) = spec.as_mut().filter(|spec| spec.mpi.is_empty() && !spec.runtime.is_empty()) {
+                // The runtime starts the ranks, with its own mpirun.
+                let mpi = runtime::implementation(&caller.client, namespace, &spec.runtime);
+                spec.mpi = Box::pin(mpi).await.map(|mpi| mpi.name().to_owned()).unwrap_or_default();
+            }
             source::draft(namespace, manifest, spec).await
         }
     }

@@ -196,13 +196,22 @@ fn every_mpi_starts_ranks_on_a_launcher_that_is_one_of_the_nodes() {
     let mpich = image("mpich", places::mpich_environment());
     let intel = image("intel", places::intel_environment());
     let home = Home::with_cluster_and("trainjob::mpis", &["--image", &mpich, "--image", &intel]);
-    for runtime in ["openmpi", "mpich", "intel-mpi"] {
-        let create = ["training", "create", "trainjob", runtime, "--runtime", runtime, "--workers", "3"];
-        let program = ["--wait", "--", "mpiexec", "sh", "-c", "echo \"a rank on $(hostname)\""];
-        home.odh(&[&create[..], &program].concat()).ended(0);
-        let logs = home.odh(&["training", "logs", runtime]).ended(0).stdout;
+    // With an mpiexec of its own, and with that of the runtime, whose options differ.
+    for (runtime, starter) in [
+        ("openmpi", &["mpiexec"][..]),
+        ("mpich", &["mpiexec"]),
+        ("intel-mpi", &["mpiexec"]),
+        ("mpich", &[]),
+        ("intel-mpi", &[]),
+    ] {
+        let name = format!("{runtime}{}", starter.len());
+        let create =
+            ["training", "create", "trainjob", &name, "--runtime", runtime, "--workers", "3", "--wait", "--"];
+        let program = ["sh", "-c", "echo \"a rank on $(hostname)\""];
+        home.odh(&[&create[..], starter, &program].concat()).ended(0);
+        let logs = home.odh(&["training", "logs", &name]).ended(0).stdout;
         for host in ["node-0-0", "node-0-1", "launcher-0-0"] {
-            assert!(logs.contains(&format!("a rank on {runtime}-{host}")), "{logs}");
+            assert!(logs.contains(&format!("a rank on {name}-{host}")), "{logs}");
         }
     }
 }
