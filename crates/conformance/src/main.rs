@@ -57,7 +57,7 @@ enum Task {
     },
     /// Runs a command with the real server alone, whose kubeconfig `ODH_REAL_KUBECONFIG` names.
     With {
-        /// With the controllers that work on what an MPIJob owns; `ODH_REAL_CONTROLLERS` says so.
+        /// With the default controllers that need no node; `ODH_REAL_CONTROLLERS` says so.
         #[arg(long)]
         controllers: bool,
         /// The command.

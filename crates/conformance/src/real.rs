@@ -21,9 +21,10 @@ const STEP: Duration = Duration::from_millis(200);
 const PLUGINS_OFF: &str =
     "ResourceQuota,TaintNodesByCondition,PodTopologyLabels,StorageObjectInUseProtection";
 
-/// The controllers that create a Job's pods, and that remove owned and expired objects.
+/// The controllers that run: all that do by default, but for those that act on the nodes' behalf. The tests play the
+/// nodes, whose pods these would evict or remove for lack of a heartbeat.
 const CONTROLLERS: &str =
-    "job-controller,garbage-collector-controller,ttl-after-finished-controller,namespace-controller";
+    "*,-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller";
 
 /// Running processes of etcd and kube-apiserver; both end when it is dropped.
 pub struct Real {
@@ -111,7 +112,7 @@ impl Real {
         Ok(real)
     }
 
-    /// Starts the controllers for objects that an MPIJob owns.
+    /// Starts the controllers, as many as are on by default and need no node.
     ///
     /// # Errors
     /// When `kube-controller-manager` is missing or cannot be started.

@@ -57,7 +57,11 @@ async fn install(client: &Client, definition: Definition) -> Result<(), Error> {
             .await
             .map_err(Error::request(what()))?;
     } else {
-        crds.create(&PostParams::default(), &wanted).await.map_err(Error::request(what()))?;
+        match crds.create(&PostParams::default(), &wanted).await {
+            // Another one was faster; it is awaited as well.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => drop(created.map_err(Error::request(what()))?),
+        }
     }
     let served = await_condition(crds, name, |crd: Option<&DynamicObject>| crd.is_some_and(is_established));
     match tokio::time::timeout(ESTABLISHED_WITHIN, served).await {

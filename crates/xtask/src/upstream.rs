@@ -41,6 +41,8 @@ const NOT_WITHOUT: [&str; 12] = [
 ];
 /// Tests that need the Job controller, the garbage collector and the TTL controller.
 const WITH_CONTROLLERS: [&str; 3] = ["together::", "is_deleted_leaves_nothing", "when_its_ttl_is_over"];
+/// What `deploy/` installs. It has webhooks that nobody serves, so it needs a server to itself.
+const ALONE: [&str; 1] = ["what_is_installed_can_be_applied_again"];
 
 /// Runs them. `words` are `--binaries DIR` and a filter, both optional.
 pub fn run(words: &[&str]) -> Result<(), Stop> {
@@ -48,7 +50,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
         ["--binaries", folder, rest @ ..] => (Some(*folder), rest),
         rest => (None, rest),
     };
-    let binaries = go_programs::binaries(given)?;
+    let binaries = go_programs::all_binaries(given)?;
     steps::step("Building the tests, and what starts a real API server");
     steps::cargo(&["build", "--workspace", "--bin", "conformance"])?;
     steps::cargo(&["test", "--package", "operator", "--test", "it", "--no-run"])?;
@@ -61,7 +63,11 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     if all || filters[0] == "--controllers" {
         let chosen = if filters.len() < 2 { &WITH_CONTROLLERS[..] } else { &filters[1..] };
         steps::step("The operator's tests on a real API server with its controllers");
-        steps::run(&mut tests(&binaries, &["--controllers"], chosen, &[]))?;
+        steps::run(&mut tests(&binaries, &["--controllers"], chosen, &ALONE))?;
+    }
+    if all {
+        steps::step("The installation on a real API server with its controllers");
+        steps::run(&mut tests(&binaries, &["--controllers"], &ALONE, &[]))?;
     }
     Ok(())
 }

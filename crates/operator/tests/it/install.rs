@@ -14,6 +14,7 @@ use operator::webhook::{WebhookAddress, configurations, trainjob_configurations}
 use serde_json::{Value, json};
 
 use crate::program::{PATIENCE, Site};
+use crate::stage::{client_of, real_kubeconfig};
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
@@ -61,7 +62,7 @@ async fn the_install_guide_is_right() {
             let started = program.insert(site.start(&["--lock-namespace=mpi-operator"]));
             started.line("leading").await;
         }
-        type_in(&site, command).await;
+        type_in(&site.kubeconfig(), command).await;
     }
     let leases: Api<Lease> = Api::namespaced(site.cluster.client(), "mpi-operator");
     let lease = leases.get("mpi-operator").await.unwrap();
@@ -70,15 +71,24 @@ async fn the_install_guide_is_right() {
 
 #[tokio::test]
 async fn what_is_installed_can_be_applied_again() {
-    let site = Site::with_controllers().await;
+    let (kubeconfig, client, _site) = match real_kubeconfig(true) {
+        Some(kubeconfig) => {
+            let client = client_of(&kubeconfig).await;
+            (kubeconfig, client, None)
+        }
+        None => {
+            let site = Site::with_controllers().await;
+            (site.kubeconfig(), site.cluster.client(), Some(site))
+        }
+    };
     let apply = "kubectl apply --server-side -k deploy/overlays/kubernetes";
-    type_in(&site, apply).await;
-    let roles: Api<ClusterRole> = Api::all(site.cluster.client());
+    type_in(&kubeconfig, apply).await;
+    let roles: Api<ClusterRole> = Api::all(client);
     let has_rules =
         |role: Option<&ClusterRole>| role.is_some_and(|role| role.rules.iter().flatten().count() > 0);
     let aggregated = await_condition(roles.clone(), "kubeflow-mpijobs-admin", has_rules);
     tokio::time::timeout(PATIENCE, aggregated).await.unwrap().unwrap();
-    type_in(&site, apply).await;
+    type_in(&kubeconfig, apply).await;
     assert!(has_rules(roles.get_opt("kubeflow-mpijobs-admin").await.unwrap().as_ref()));
 }
 
@@ -117,13 +127,13 @@ fn every_document(folder: &Path) -> Vec<Value> {
 }
 
 /// Runs a command of a guide in the repository's root, as the cluster's administrator.
-async fn type_in(site: &Site, command: &str) {
+async fn type_in(kubeconfig: &Path, command: &str) {
     let kubectl = std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into());
     let folder = Path::new(&kubectl).parent().unwrap_or(Path::new("")).display().to_string();
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let mut shell = tokio::process::Command::new("sh");
-    shell.args(["-ec", command]).env("PATH", path).env("HOME", site.state.path());
-    shell.env("KUBECONFIG", site.state.path().join("kubeconfig"));
+    shell.args(["-ec", command]).env("PATH", path).env("HOME", kubeconfig.parent().unwrap());
+    shell.env("KUBECONFIG", kubeconfig);
     let output = shell.current_dir(Path::new(DEPLOY).join("..")).output().await.unwrap();
     assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,5 +1,6 @@
 //! The operator as a program, against the embedded cluster's TLS port: probes, metrics, logs, signals.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -53,6 +54,11 @@ impl Site {
         Self { cluster, state }
     }
 
+    /// The path of the administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.state.path().join("kubeconfig")
+    }
+
     pub async fn add_namespace(&self, name: &str) {
         let namespaces: Api<Namespace> = Api::all(self.cluster.client());
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
@@ -67,7 +73,7 @@ impl Site {
     /// Starts the program with these flags.
     pub fn start(&self, flags: &[&str]) -> Program {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mpi-operator"));
-        command.env("KUBECONFIG", self.state.path().join("kubeconfig")).env_remove("RUST_LOG");
+        command.env("KUBECONFIG", self.kubeconfig()).env_remove("RUST_LOG");
         command.args(["--health-address", "127.0.0.1:0"]).args(flags);
         let mut child = command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();

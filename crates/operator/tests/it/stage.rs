@@ -1,6 +1,7 @@
 //! A stage for one test: an API of its own, an operator on it, and functions that play kubelets and the Job
 //! controller. `cargo xtask upstream` runs the same tests on a real API server, each in a namespace of its own.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -82,6 +83,20 @@ impl Drop for Running {
     }
 }
 
+/// The kubeconfig of the real server, if one is named; `controllers` must match the server's.
+pub fn real_kubeconfig(controllers: bool) -> Option<PathBuf> {
+    let kubeconfig = std::env::var_os(REAL)?;
+    assert_eq!(std::env::var_os(REAL_CONTROLLERS).is_some(), controllers, "this test needs the other kind");
+    Some(kubeconfig.into())
+}
+
+/// A client with the rights of a kubeconfig's user.
+pub async fn client_of(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
 impl Stage {
     pub async fn new() -> Self {
         if let Some(real) = Self::real(false).await {
@@ -94,14 +109,7 @@ impl Stage {
 
     /// A namespace on the real server, if one is named; `controllers` must match the server's.
     async fn real(controllers: bool) -> Option<Self> {
-        let kubeconfig = Kubeconfig::read_from(std::env::var_os(REAL)?).unwrap();
-        assert_eq!(
-            std::env::var_os(REAL_CONTROLLERS).is_some(),
-            controllers,
-            "this test needs the other kind"
-        );
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let client = Client::try_from(config).unwrap();
+        let client = client_of(&real_kubeconfig(controllers)?).await;
         operator::install_crd(&client).await.unwrap();
         let name = format!("stage-{}-{}", std::process::id(), TAKEN.fetch_add(1, Ordering::SeqCst));
         let api = Server::Real(client.clone());
@@ -160,12 +168,12 @@ impl Stage {
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
         if self.server.is_none() {
-            // Pods are refused without it, and no controller creates it there. Without a token pods stay as they
-            // were sent.
+            // Pods are refused without it; a controller may have created it. Without a token pods stay as they were
+            // sent.
             let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
-            let account = json!({ "metadata": { "name": "default" }, "automountServiceAccountToken": false });
-            let account = serde_json::from_value(account).unwrap();
-            accounts.create(&PostParams::default(), &account).await.unwrap();
+            let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" },
+                "automountServiceAccountToken": false });
+            accounts.patch("default", &PatchParams::apply("stage"), &Patch::Apply(account)).await.unwrap();
         }
         let (api, server) = (self.api.clone(), self.server.clone());
         let (client, _cluster) = (self.client.clone(), self._cluster.clone());
