@@ -225,6 +225,14 @@ fn agrees(finding: &Finding, ending: Ending) -> Option<bool> {
     }
 }
 
+/// How many lines a launcher prints while it ends.
+const LAST_LINES: usize = 8;
+
+/// Whether only a few lines follow the one at this index.
+fn is_last(at: usize, lines: &[Line<'_>]) -> bool {
+    lines[at..].iter().filter(|line| !line.text.trim().is_empty()).count() <= LAST_LINES
+}
+
 /// Whether a finding may name the cause, given how the launcher ended.
 fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     let rule = candidate.finding.rule;
@@ -245,7 +253,9 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     match material.ending {
         Ending::Exited(0) => {
             let is_its_own = rule.speaker == Speaker::Rank || !material.lines[candidate.finding.at].by_rank;
-            rules::of_failed_success(rule) && !candidate.weak && is_its_own
+            // mpiexec reports a proxy that it has lost while it ends.
+            let is_in_time = rule.id != "hydra-downstream" || is_last(candidate.finding.at, material.lines);
+            rules::of_failed_success(rule) && !candidate.weak && is_its_own && is_in_time
         }
         Ending::Exited(_) => candidate.score >= LEAST,
         Ending::Unknown => {

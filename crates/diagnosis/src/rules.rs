@@ -195,16 +195,16 @@ pub(crate) fn of_good_run(rule: &Rule) -> bool {
         "ompi-connect-warning",
         "ompi-handshake-warning",
         "daemon-lost",
-        "hydra-downstream",
         "hydra-downstream-ended",
     ]
     .contains(&rule.id)
 }
 
 /// Whether the run has failed although the launcher may end with 0: `prterun` of Open MPI 5 reports the loss of a daemon,
-/// ends the job, and mostly ends with 0 itself; and mpi4py warns in each process that is alone but should not be.
+/// ends the job, and mostly ends with 0 itself; `mpiexec` of Intel MPI, where ranks of the other proxies end with 0, does so
+/// after a proxy was killed; and mpi4py warns in each process that is alone but should not be.
 pub(crate) fn of_failed_success(rule: &Rule) -> bool {
-    ["daemon-lost-prte", "mpi4py-environment"].contains(&rule.id)
+    ["daemon-lost-prte", "hydra-downstream", "mpi4py-environment"].contains(&rule.id)
 }
 
 /// Whether it is a launcher's report that its daemons could not be started.

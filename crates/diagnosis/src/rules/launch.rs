@@ -468,7 +468,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::DaemonLost,
         SYMPTOM,
         "ownstream from host ",
-        r"[Dd]ownstream from host (?P<host>\S+) (?P<reason>was killed by signal (?:4|6|7|8|9|11)\b|exited with status (?:132|134|135|136|137|139)\b)",
+        r"\[mpiexec@[^\]]*\] .*[Dd]ownstream from host (?P<host>\S+) (?P<reason>was killed by signal (?:4|6|7|8|9|11)\b|exited with status (?:132|134|135|136|137|139)\b)",
         "[mpiexec@train-launcher] check_downstream_work_complete (mpiexec.c:945): downstream from host train-worker-1 was killed by signal 9 (Killed)",
     )
     .run(),
