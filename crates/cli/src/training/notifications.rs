@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::reports::{list, text};
+use super::reports::{list, moment, text};
 use crate::arguments::{Global, NotificationVerb, Output, PutRule};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -104,7 +104,8 @@ fn deliveries(console: &Console, found: &Value, output: Output) -> Result<(), Fa
         return console.document(&object::text(found, output)?);
     }
     let of = |delivery: &Value| {
-        ["created", "rule", "state", "tries", "status", "error"].map(|field| text(delivery, field)).to_vec()
+        let rest = ["rule", "state", "tries", "status", "error"].map(|field| text(delivery, field));
+        [moment(delivery, "created")].into_iter().chain(rest).collect()
     };
     let rows: Vec<Vec<String>> = list(found, "deliveries").iter().map(of).collect();
     if rows.is_empty() {

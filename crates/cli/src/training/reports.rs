@@ -35,7 +35,8 @@ pub async fn usage(console: &Console, global: &Global, asked: &Usage) -> Result<
     let rows: Vec<Vec<String>> =
         list(&found, "usage").iter().flat_map(|sum| usage_rows(sum, asked)).collect();
     if rows.is_empty() {
-        console.note(&format!("nothing was used from {} to {}", text(&found, "from"), text(&found, "until")));
+        let (from, until) = (moment(&found, "from"), moment(&found, "until"));
+        console.note(&format!("nothing was used from {from} to {until}"));
         return Ok(0);
     }
     let mut headings = vec!["NAMESPACE"];
@@ -113,7 +114,7 @@ fn audit_row(operation: &Value) -> Option<Vec<String>> {
         (None, _) => String::new(),
     };
     Some(vec![
-        text(first, "at"),
+        moment(first, "at"),
         text(first, "who"),
         text(first, "verb"),
         text(first, "namespace"),
@@ -125,6 +126,12 @@ fn audit_row(operation: &Value) -> Option<Vec<String>> {
 
 /// `odh training capacity`
 pub async fn capacity(console: &Console, global: &Global, asked: &Capacity) -> Result<u8, Failure> {
+    if asked.gpus == 0 && asked.cpu.is_none() && asked.memory.is_none() {
+        return Err(Failure::usage(
+            "nothing is requested",
+            "say what a Worker needs: --gpus, --cpu or --memory",
+        ));
+    }
     let service = training_service::find(console, global).await?;
     let query = [
         ("workers", asked.workers.to_string()),
@@ -222,6 +229,15 @@ fn given(value: &Option<String>) -> String {
 /// The items of a list; none if it is not there.
 pub(super) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A field with a time, in whole seconds; empty if it is not there.
+pub(super) fn moment(value: &Value, field: &str) -> String {
+    let text = text(value, field);
+    match text.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => text,
+    }
 }
 
 /// A field as text; empty if it is not there.

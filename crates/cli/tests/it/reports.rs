@@ -58,7 +58,7 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     home.run("local user vic -n team-x --role view").ends(0);
     let file = home.state().join("users/vic.kubeconfig").display().to_string();
     home.odh(&["training", "audit", "-A", "--kubeconfig", &file]).ends(4);
-    home.odh(&["training", "capacity", "--kubeconfig", &file]).ends(4);
+    home.odh(&["training", "capacity", "--cpu", "1", "--kubeconfig", &file]).ends(4);
     home.odh(&[
         "training",
         "notifications",
