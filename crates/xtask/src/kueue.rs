@@ -23,7 +23,6 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     machine::prepare_for_tests()?;
     let image = format!("{}={}", demo::EXAMPLES_IMAGE, environment::examples()?.display());
     let odh = build::programs(Profile::Tests)?;
-    steps::cargo(&["build", "--workspace", "--bin", "conformance", "--bin", "mpi-operator"])?;
     let binaries = go_programs::all_binaries(given)?;
     steps::step("Kueue from its Go module");
     let kueue = go_programs::program(&binaries, KUEUE, "kueue", "cmd/kueue")?;

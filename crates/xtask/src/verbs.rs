@@ -21,7 +21,6 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     };
     machine::prepare_for_tests()?;
     let odh = build::programs(Profile::Tests)?;
-    steps::cargo(&["build", "--workspace", "--bin", "conformance", "--bin", "mpi-operator"])?;
     let binaries = go_programs::all_binaries(given)?;
     steps::step("Every verb on the embedded cluster");
     steps::run(script(Command::new(needs::prepared_python()?), &odh).args(["--on", "embedded"]))?;
