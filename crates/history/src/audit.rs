@@ -581,7 +581,37 @@ impl Operation {
 /// The maximum number of operations in one page.
 pub const MAX_OPERATIONS: u32 = 500;
 
-/// Returns operations that have a matching line, in the order of their first such line, after a number that
+/// Which operations come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest ones.
+    OldestFirst,
+    /// The newest ones.
+    NewestFirst,
+}
+
+/// The query for operations: which are beyond the number `$6`, which lines can only belong to those, and the order.
+macro_rules! operations_query {
+    ($beyond:literal, $lines:literal, $order:literal) => {
+        concat!(
+            "SELECT a.seq, a.entry, a.hash, a.request FROM audit a JOIN ( \
+               SELECT request, MIN(first) AS first FROM ( \
+                 SELECT request, (SELECT MIN(b.seq) FROM audit b WHERE b.request = m.request) AS first FROM audit m \
+                 WHERE ($1 IS NULL OR who = $1) AND ($2 IS NULL OR namespace = $2) AND ($3 IS NULL OR job = $3) \
+                   AND ($4 IS NULL OR at >= $4) AND ($5 IS NULL OR at < $5) AND ",
+            $lines,
+            ") AS matching WHERE ",
+            $beyond,
+            " GROUP BY request ORDER BY MIN(first) ",
+            $order,
+            " LIMIT $7) AS f ON a.request = f.request ORDER BY f.first ",
+            $order,
+            ", a.seq"
+        )
+    };
+}
+
+/// Returns operations that have a matching line, in the order of their first line of all, after the operation whose number
 /// [`Operation::first`] returned before.
 ///
 /// # Errors
@@ -589,26 +619,23 @@ pub const MAX_OPERATIONS: u32 = 500;
 pub async fn operations(
     store: &Store,
     filter: &Filter,
-    after: i64,
+    order: Order,
+    after: Option<i64>,
     limit: u32,
 ) -> Result<Vec<Operation>, Error> {
     let Filter { who, namespace, job, since, until } = filter;
-    let query = sqlx::query(
-        "SELECT a.seq, a.entry, a.hash, a.request FROM audit a JOIN ( \
-           SELECT request, MIN(first) AS first FROM ( \
-             SELECT request, (SELECT MIN(b.seq) FROM audit b WHERE b.request = m.request) AS first FROM audit m \
-             WHERE ($1 IS NULL OR who = $1) AND ($2 IS NULL OR namespace = $2) AND ($3 IS NULL OR job = $3) \
-               AND ($4 IS NULL OR at >= $4) AND ($5 IS NULL OR at < $5) AND seq > $6) AS matching \
-           WHERE first > $6 GROUP BY request ORDER BY MIN(first) LIMIT $7) AS f ON a.request = f.request \
-         ORDER BY f.first, a.seq",
-    )
-    .bind(who)
-    .bind(namespace)
-    .bind(job)
-    .bind(since.map(micros))
-    .bind(until.map(micros))
-    .bind(after)
-    .bind(i64::from(limit.min(MAX_OPERATIONS)));
+    let (query, beginning) = match order {
+        Order::OldestFirst => (operations_query!("first > $6", "seq > $6", "ASC"), 0),
+        Order::NewestFirst => (operations_query!("first < $6", "TRUE", "DESC"), i64::MAX),
+    };
+    let query = sqlx::query(query)
+        .bind(who)
+        .bind(namespace)
+        .bind(job)
+        .bind(since.map(micros))
+        .bind(until.map(micros))
+        .bind(after.unwrap_or(beginning))
+        .bind(i64::from(limit.min(MAX_OPERATIONS)));
     let mut operations: Vec<Operation> = Vec::new();
     for row in store.rows(query).await? {
         let entry: String = row.try_get("entry")?;

@@ -1,4 +1,4 @@
-// Who did what through the service, page by page.
+// Who did what through the service, the newest first, page by page.
 
 import { Button, Label, TextInput, Toolbar, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { useInfiniteQuery } from "@tanstack/react-query";
@@ -25,7 +25,7 @@ export function Audit() {
     queryFn: ({ pageParam, signal }) =>
       ask(
         client.GET("/api/v1/audit", {
-          params: { query: { ...query, ...(pageParam && { continue: pageParam }) } },
+          params: { query: { ...query, newestFirst: true, ...(pageParam && { continue: pageParam }) } },
           signal,
         }),
       ),

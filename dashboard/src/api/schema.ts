@@ -1778,7 +1778,7 @@ export interface components {
              * @description How long the job is kept after its end, in seconds; for ever if not given.
              */
             ttlSeconds?: number;
-            /** @description Whether the ranks' output stays without tags, so that lines cannot be chosen by rank. */
+            /** @description Whether the ranks' output stays without tags, so that lines cannot be chosen by rank. Open MPI 4 loses a part of many lines that are printed at once and are shorter than its tag of some 16 characters. */
             untagged?: boolean;
             /** @description Variables whose values are in Secrets and ConfigMaps, in addition to `env`. */
             variables?: components["schemas"]["JobVariable"][];
@@ -2866,6 +2866,8 @@ export interface operations {
                 limit?: number;
                 /** @description The `continue` of the page before. */
                 continue?: string;
+                /** @description Whether the newest operations come first; the oldest do if not given. Pages of one listing have the same order. */
+                newestFirst?: boolean;
             };
             header?: never;
             path?: never;
@@ -3987,7 +3989,7 @@ export interface operations {
                 /** @description Only lines that are at most this many seconds old. */
                 sinceSeconds?: number;
                 /**
-                 * @description Only this many lines from the end of each pod's log.
+                 * @description Only this many lines from the end of each pod's log; where ranks or Workers are chosen, of the lines of these ranks.
                  * @example 100
                  */
                 tail?: number;

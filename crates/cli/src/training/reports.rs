@@ -9,7 +9,7 @@ use crate::training_service::{self, TrainingService};
 use crate::{object, table};
 
 /// The most operations of the audit log that one request returns.
-const PAGE: u32 = 500;
+const PAGE: usize = 500;
 
 /// `odh training usage`
 pub async fn usage(console: &Console, global: &Global, asked: &Usage) -> Result<u8, Failure> {
@@ -69,7 +69,7 @@ pub async fn audit(console: &Console, global: &Global, asked: &Audit) -> Result<
     let service = training_service::find(console, global).await?;
     let mut operations: Vec<Value> = Vec::new();
     let mut next = String::new();
-    // The service lists the oldest first; what is asked for are the newest.
+    let most = asked.limit as usize;
     loop {
         let query = [
             ("namespace", namespace(&service, asked.all_namespaces)),
@@ -77,19 +77,17 @@ pub async fn audit(console: &Console, global: &Global, asked: &Audit) -> Result<
             ("object", given(&asked.object)),
             ("since", given(&asked.since)),
             ("until", given(&asked.until)),
-            ("limit", PAGE.to_string()),
+            ("newestFirst", "true".to_owned()),
+            ("limit", most.saturating_sub(operations.len()).min(PAGE).to_string()),
             ("continue", next),
         ];
         let page = service.get("/api/v1/audit", &query).await?;
         operations.extend(list(&page, "operations").iter().cloned());
-        let beyond = operations.len().saturating_sub(asked.limit as usize);
-        operations.drain(..beyond);
         next = text(&page, "continue");
-        if next.is_empty() {
+        if next.is_empty() || operations.len() >= most {
             break;
         }
     }
-    operations.reverse();
     if asked.output.shows_objects() {
         return shown(console, &json!({ "items": operations }), asked.output);
     }

@@ -3,7 +3,7 @@
 use futures::TryStreamExt as _;
 use history::Error;
 use history::audit::{
-    self, Actor, Anchor, Appender, Channel, Entry, Fault, Filter, Stage, Verification, append, export,
+    self, Actor, Anchor, Appender, Channel, Entry, Fault, Filter, Order, Stage, Verification, append, export,
     operations, truncate, verify, verify_export,
 };
 use history::store::Dialect;
@@ -259,14 +259,22 @@ fn what_service_and_webhook_report_of_a_request_is_one_operation() {
         let entries = [entry("1"), webhook("2"), other("3"), webhook("1"), entry("4"), webhook("2")];
         append(&store, &entries).await.unwrap();
         let filter = Filter { namespace: Some("team-cv".to_owned()), ..Filter::default() };
-        let first = operations(&store, &filter, 0, 2).await.unwrap();
+        let listed = async |order, after, limit| {
+            let found = operations(&store, &filter, order, after, limit).await.unwrap();
+            found.iter().map(|o| (o.request.clone(), o.lines.len(), o.first())).collect::<Vec<_>>()
+        };
+        let first = operations(&store, &filter, Order::OldestFirst, None, 2).await.unwrap();
         let seen: Vec<_> = first.iter().map(|o| (o.request.as_str(), o.is_joined(), o.lines.len())).collect();
         assert_eq!(seen, [("1", true, 2), ("2", false, 1)]);
-        let rest = operations(&store, &filter, first[1].first(), 2).await.unwrap();
+        let rest = operations(&store, &filter, Order::OldestFirst, Some(first[1].first()), 2).await.unwrap();
         assert_eq!(rest.iter().map(|o| o.request.as_str()).collect::<Vec<_>>(), ["4"]);
         assert_eq!(rest[0].lines[0].entry, entry("4"));
+        // Two requests, and then the one before them.
+        let newest = listed(Order::NewestFirst, None, 2).await;
+        assert_eq!(newest, [("4".to_owned(), 1, 5), ("2".to_owned(), 1, 2)]);
+        assert_eq!(listed(Order::NewestFirst, Some(2), 2).await, [("1".to_owned(), 2, 1)]);
         let none = Filter { until: Some(at(0)), ..Filter::default() };
-        assert_eq!(operations(&store, &none, 0, 10).await.unwrap(), []);
+        assert_eq!(operations(&store, &none, Order::NewestFirst, None, 10).await.unwrap(), []);
     });
 }
 
@@ -310,7 +318,8 @@ fn seen(review: &str, verb: &str, name: &str, second: i64) -> audit::Admission {
 
 /// The request of each line of the webhook, by review.
 async fn joined(store: &history::Store) -> Vec<(String, String)> {
-    let lines = audit::operations(store, &audit::Filter::default(), 0, 100).await.unwrap();
+    let lines =
+        audit::operations(store, &audit::Filter::default(), Order::OldestFirst, None, 100).await.unwrap();
     let lines = lines.into_iter().flat_map(|operation| operation.lines);
     let mut found: Vec<(String, String)> =
         lines.filter_map(|line| Some((line.entry.review?, line.entry.request))).collect();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use history::audit::{self, Channel, Filter, Line, MAX_OPERATIONS, Operation, Stage};
+use history::audit::{self, Channel, Filter, Line, MAX_OPERATIONS, Operation, Order, Stage};
 
 use super::history::{not_a_page, page};
 use crate::contract::{
@@ -42,11 +42,12 @@ pub async fn list_audit(
         until: moment("until", &request.until)?,
     };
     let limit = page(request.limit, PAGE, MAX_OPERATIONS)?;
-    let after: i64 = match request.r#continue.as_str() {
-        "" => 0,
-        text => text.parse().map_err(|_| not_a_page())?,
+    let after: Option<i64> = match request.r#continue.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|_| not_a_page())?),
     };
-    let found = audit::operations(&service.kept.opened()?.store, &filter, after, limit).await?;
+    let order = if request.newest_first { Order::NewestFirst } else { Order::OldestFirst };
+    let found = audit::operations(&service.kept.opened()?.store, &filter, order, after, limit).await?;
     let next = found.last().filter(|_| found.len() == limit as usize);
     let next = next.map(|last| last.first().to_string()).unwrap_or_default();
     Ok(ListAuditResponse { operations: found.into_iter().map(operation).collect(), r#continue: next })

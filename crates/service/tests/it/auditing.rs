@@ -63,6 +63,12 @@ fn each_operation_is_in_the_log_with_who_what_where_and_result() {
         assert!(received["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{received}");
         let next = all["continue"].as_str().unwrap();
         assert_eq!(lines(&stage, &format!("continue={next}")).await, expected[2..]);
+        let newest = stage.get("/api/v1/audit?limit=1&newestFirst=true", ADMIN).await.json();
+        assert_eq!(newest["operations"][0]["lines"][0]["verb"], json!("DeleteJob"));
+        let next = newest["continue"].as_str().unwrap();
+        let before = lines(&stage, &format!("newestFirst=true&limit=500&continue={next}")).await;
+        assert_eq!(before.last(), Some(&expected[1]), "the oldest operation is the last one");
+        assert_eq!(before.len(), expected.len() - 2);
     });
 }
 

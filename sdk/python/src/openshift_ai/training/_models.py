@@ -2018,7 +2018,9 @@ class SuspendJobResponse(Message):
 LIST_ADVICE = Method("GET", "/api/v1/advice", query=frozenset({"namespace"}))
 """Lists advice about requests."""
 LIST_AUDIT = Method(
-    "GET", "/api/v1/audit", query=frozenset({"continue", "limit", "namespace", "object", "since", "until", "who"})
+    "GET",
+    "/api/v1/audit",
+    query=frozenset({"continue", "limit", "namespace", "newestFirst", "object", "since", "until", "who"}),
 )
 """Lists what was done, oldest first."""
 RECORD_ADMISSIONS = Method("POST", "/api/v1/audit/admissions")

@@ -479,14 +479,16 @@ class AsyncMPIJobClient:
         object: str | None = None,
         since: str | datetime | None = None,
         until: str | datetime | None = None,
+        newest_first: bool = False,
     ) -> AsyncIterator[models.AuditedOperation]:
-        """Yields what was done through the service, oldest first; it needs `get` on `/training/audit`."""
+        """Yields what was done through the service, oldest first if not asked otherwise; it needs `get` on `/training/audit`."""
         query = {
             "namespace": namespace,
             "who": who,
             "object": object,
             "since": _moment(since),
             "until": _moment(until),
+            "newestFirst": newest_first or None,
             "limit": PAGE,
         }
         following = ""
