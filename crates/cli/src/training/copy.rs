@@ -276,10 +276,12 @@ async fn upload(
     packed.map_err(|error| Failure::new(Class::Error, "Copy", format!("cannot read {}: {error}", asked.from)))
 }
 
-/// Packs a file or a folder under a name; returns the stream.
+/// Packs a file or a folder under a name; returns the stream. The named path is followed if it is a link; links in a folder
+/// stay links, as with kubectl, because a stranger's folder may have links to any file of this machine.
 fn pack<W: Write>(from: &Path, name: &str, stream: W) -> io::Result<W> {
     let mut archive = tar::Builder::new(stream);
-    archive.follow_symlinks(true);
+    archive.follow_symlinks(false);
+    let from = &from.canonicalize()?;
     match from.is_dir() {
         true => archive.append_dir_all(name, from)?,
         false => archive.append_path_with_name(from, name)?,
@@ -290,6 +292,22 @@ fn pack<W: Write>(from: &Path, name: &str, stream: W) -> io::Result<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_in_a_folder_stay_links_and_a_named_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = folder.path().join("repository");
+        std::fs::create_dir(&repository).unwrap();
+        std::fs::write(folder.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink("../secret", repository.join("link")).unwrap();
+        let kinds = |from: &Path| {
+            let packed = pack(from, "to", Vec::new()).unwrap();
+            let mut archive = tar::Archive::new(packed.as_slice());
+            archive.entries().unwrap().map(|entry| entry.unwrap().header().entry_type()).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&repository), [tar::EntryType::Directory, tar::EntryType::Symlink]);
+        assert_eq!(kinds(&repository.join("link")), [tar::EntryType::Regular]);
+    }
 
     #[test]
     fn paths_in_pods_are_told_from_paths_here() {

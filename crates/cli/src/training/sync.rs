@@ -85,9 +85,11 @@ fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
     let mut found = BTreeMap::new();
     let mut bytes = 0;
     let mut pending: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let mut roots = Vec::new();
     for path in paths {
         let name = path.file_name().map(PathBuf::from).unwrap_or_default();
         pending.push((path.clone(), if path.is_dir() { PathBuf::new() } else { name }));
+        roots.extend(path.canonicalize());
     }
     while let Some((path, name)) = pending.pop() {
         let unreadable = |error: std::io::Error| {
@@ -101,11 +103,14 @@ fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
             for entry in path.read_dir().map_err(unreadable)? {
                 let entry = entry.map_err(unreadable)?;
                 let inner = entry.file_name();
-                let is_link_to_folder =
-                    entry.file_type().map_err(unreadable)?.is_symlink() && entry.path().is_dir();
-                if !LEFT_OUT.iter().any(|left_out| inner == *left_out) && !is_link_to_folder {
-                    pending.push((entry.path(), name.join(&inner)));
+                let is_link = entry.file_type().map_err(unreadable)?.is_symlink();
+                if LEFT_OUT.iter().any(|left_out| inner == *left_out) || is_link && entry.path().is_dir() {
+                    continue;
                 }
+                if is_link {
+                    refuse_if_outside(&entry.path(), &roots)?;
+                }
+                pending.push((entry.path(), name.join(&inner)));
             }
             continue;
         }
@@ -126,6 +131,19 @@ fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
         }
     }
     Ok(found)
+}
+
+/// Refuses a link that leads out of what was named: a folder may be a stranger's repository, with links to files of this
+/// machine.
+fn refuse_if_outside(link: &Path, roots: &[PathBuf]) -> Result<(), Failure> {
+    match link.canonicalize() {
+        Ok(target) if roots.iter().all(|root| !target.starts_with(root)) => Err(Failure::usage(
+            format!("--sync: the link {} leads out of its folder, to {}", link.display(), target.display()),
+            "name that file as well, or remove the link",
+        )),
+        // What cannot be followed cannot be read, either, which is said then.
+        _ => Ok(()),
+    }
 }
 
 /// Packs files. The same files give the same bytes.
@@ -223,5 +241,19 @@ mod tests {
         std::fs::write(&here, "").unwrap();
         assert!(refusal(&[here.clone(), here.clone()], &["true"]).contains("two files"));
         assert!(refusal(&[here], &["mpirun", "true"]).contains("starts the ranks itself"));
+    }
+
+    #[test]
+    fn a_link_that_leads_out_of_its_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, secret) = (folder.path().join("repository"), folder.path().join("secret"));
+        std::fs::create_dir(&repository).unwrap();
+        std::fs::write(&secret, "secret").unwrap();
+        std::fs::write(repository.join("train.py"), "").unwrap();
+        std::os::unix::fs::symlink("train.py", repository.join("inside.py")).unwrap();
+        ship(std::slice::from_ref(&repository), request(&["true"])).unwrap();
+        std::os::unix::fs::symlink("../secret", repository.join("outside")).unwrap();
+        assert!(refusal(std::slice::from_ref(&repository), &["true"]).contains("leads out of its folder"));
+        ship(&[repository, secret], request(&["true"])).unwrap();
     }
 }
