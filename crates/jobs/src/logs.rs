@@ -91,7 +91,8 @@ pub struct Choice {
     pub follow: bool,
     /// Only lines that are at most this old.
     pub since: Option<Duration>,
-    /// Only this many lines from the end of each pod's log, counted before any filter.
+    /// Only this many lines from the end of each pod's log, counted before any filter but that for ranks: of the Launcher's
+    /// lines, only those of chosen ranks count.
     pub tail: Option<i64>,
     /// Whether to read the container's previous run.
     pub previous: bool,
@@ -114,12 +115,19 @@ impl Choice {
         newest.checked_sub(jiff::SignedDuration::try_from(self.since?).ok()?).ok()
     }
 
+    /// Whether only the lines of some ranks are read of this part, so that which lines are its last ones shows only once
+    /// they are told apart.
+    fn counts_by_rank(&self, part: &str) -> bool {
+        let is_chosen = self.ranks.is_some() || matches!(self.which, Which::Workers(_));
+        is_chosen && part == Target::Launcher.part()
+    }
+
     /// From which time on to read a part whose lines were kept, and how many lines from the end.
     pub fn kept_place(&self, part: &str, now: Timestamp) -> (Option<Timestamp>, Option<i64>) {
         let since = || now.checked_sub(jiff::SignedDuration::try_from(self.since?).ok()?).ok();
         match self.cursors.get(part) {
             Some(cursor) => (Some(cursor.at()), None),
-            None if self.cursors.is_empty() => (since(), self.tail),
+            None if self.cursors.is_empty() => (since(), self.tail.filter(|_| !self.counts_by_rank(part))),
             None => (self.since_when_resumed(), None),
         }
     }

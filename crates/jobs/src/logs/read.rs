@@ -1,6 +1,6 @@
 //! Reads one pod's output, either up to its current end, or following it through broken connections.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::chatter;
 use super::kept::Kept;
-use super::level::Levels;
+use super::level::{Level, Levels};
 use super::line::take_line;
 use super::ranks::{Ranks, no_line_of};
 use super::resume::{Novelty, Resume, Run, split, whole_second};
@@ -69,6 +69,8 @@ pub(super) struct Cut {
     last: Option<jiff::Timestamp>,
     /// Whether the pod is a Worker, whose output has much of the launch agent.
     is_worker: bool,
+    /// Whether it is the Launcher's output, of which only the lines of chosen ranks are read.
+    is_of_ranks: bool,
     /// The ranks that a line was tagged with, and whether there were other lines, if ranks were chosen of a Launcher.
     tagged: Option<(BTreeSet<u32>, bool)>,
     /// The ranks that the job has.
@@ -78,12 +80,44 @@ pub(super) struct Cut {
     lent: Option<Arc<OnceLock<String>>>,
     /// Whether it was noted that the Launcher waits for the Workers.
     noted_wait: bool,
+    /// The last lines of the chosen ranks, until all that there is was read.
+    held: Option<Held>,
+}
+
+/// The last lines of chosen ranks: in a log they stand between those of others, so the node cannot count them.
+struct Held {
+    most: usize,
+    lines: VecDeque<(String, Option<Level>, Item)>,
+    bytes: usize,
+    /// Whether lines were dropped for their size.
+    is_cut: bool,
+}
+
+/// The most bytes of lines that are held.
+const MAX_HELD_BYTES: usize = 8 << 20;
+
+impl Held {
+    fn new(tail: i64) -> Held {
+        let most = usize::try_from(tail).unwrap_or_default();
+        Held { most, lines: VecDeque::new(), bytes: 0, is_cut: false }
+    }
+
+    fn push(&mut self, line: (String, Option<Level>, Item)) {
+        self.bytes += line.0.len();
+        self.lines.push_back(line);
+        while self.lines.len() > self.most || self.bytes > MAX_HELD_BYTES && self.lines.len() > 1 {
+            self.is_cut |= self.lines.len() <= self.most;
+            let Some(dropped) = self.lines.pop_front() else { break };
+            self.bytes -= dropped.0.len();
+        }
+    }
 }
 
 impl Cut {
     /// What the lines of a part of the job pass through.
     pub(super) fn new(pod: Arc<str>, part: &str, resume: Resume, choice: Choice) -> Cut {
         let is_of_ranks = choice.ranks.is_some() && part == Target::Launcher.part();
+        let held = choice.tail.filter(|_| is_of_ranks && choice.cursors.is_empty()).map(Held::new);
         Cut {
             pod,
             resume,
@@ -92,11 +126,13 @@ impl Cut {
             sieve: Sieve::new(choice.wanted.clone()),
             last: None,
             is_worker: part.starts_with("worker-"),
+            is_of_ranks,
             tagged: is_of_ranks.then(Default::default),
             ranks: None,
             evidence: Arc::default(),
             lent: None,
             noted_wait: false,
+            held,
             choice,
         }
     }
@@ -148,7 +184,7 @@ impl Cut {
     }
 
     fn add(&mut self, rank: Option<u32>, text: String, batch: &mut Batch) {
-        let Cut { pod, choice, resume, levels, sieve, tagged, last, .. } = self;
+        let Cut { pod, choice, resume, levels, sieve, tagged, last, held, .. } = self;
         if let Some((found, others)) = tagged {
             *others |= rank.is_none();
             found.extend(rank);
@@ -159,13 +195,30 @@ impl Cut {
         let level = levels.next(rank, &text);
         let (pod, at, also, cursor) = (pod.clone(), *last, Vec::new(), resume.cursor());
         let item = Item::Line { pod, at, rank, level, text: text.clone(), also, cursor };
-        sieve.push(&text, level, item, |item| batch.push(Ok(item)));
+        match held {
+            Some(held) => held.push((text, level, item)),
+            None => sieve.push(&text, level, item, |item| batch.push(Ok(item))),
+        }
+    }
+
+    /// Adds the lines that were held; what comes later is passed on at once.
+    fn release(&mut self, batch: &mut Batch) {
+        let Some(held) = self.held.take() else { return };
+        if held.is_cut {
+            let text =
+                format!("lines are left out here: the last ones have more than {} MiB", MAX_HELD_BYTES >> 20);
+            batch.push(Ok(Item::Missing { pod: self.pod.clone(), text }));
+        }
+        for (text, level, item) in held.lines {
+            self.sieve.push(&text, level, item, |item| batch.push(Ok(item)));
+        }
     }
 
     /// Adds what ranks have not ended, and a note about chosen ranks without a line.
     pub(super) fn finish(&mut self, batch: &mut Batch) {
         let mut tags = std::mem::take(&mut self.tags);
         tags.finish(|rank, text| self.add(rank, text, batch));
+        self.release(batch);
         self.note_missing(batch);
     }
 
@@ -175,8 +228,7 @@ impl Cut {
         let wanted = self.choice.ranks.iter().flatten();
         let missing: Vec<u32> = wanted.copied().filter(|rank| !found.contains(rank)).collect();
         // Ranks of a Worker that were not chosen one by one may have printed nothing, and a part of a log may lack theirs.
-        let is_part =
-            self.choice.tail.is_some() || self.choice.since.is_some() || !self.choice.cursors.is_empty();
+        let is_part = self.choice.since.is_some() || !self.choice.cursors.is_empty();
         let is_news = if self.lent.is_some() || is_part { found.is_empty() } else { !missing.is_empty() };
         if !is_news || (!others && found.is_empty()) {
             return;
@@ -248,7 +300,8 @@ impl Reader {
     /// Passes on the lines of a text.
     pub(super) async fn written(mut self, text: String) {
         let lines: Vec<&str> = text.lines().collect();
-        let tail = self.source.choice.tail.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
+        let tail = self.source.choice.tail.filter(|_| self.cut.held.is_none());
+        let tail = tail.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
         for lines in lines[lines.len().saturating_sub(tail)..].chunks(BATCH_LINES) {
             let mut batch = Vec::new();
             for line in lines {
@@ -274,6 +327,18 @@ impl Reader {
 
     /// Reads until no more output can come.
     pub(super) async fn follow(mut self) {
+        if self.cut.held.is_some() {
+            let from = self.cut.resume.again();
+            // What goes wrong here goes wrong again below, where it is dealt with.
+            if let Err(Stop::ReaderGone) = self.connection(from, false).await {
+                return;
+            }
+            let mut batch = Vec::new();
+            self.cut.release(&mut batch);
+            if !batch.is_empty() && self.lane.send(batch).await.is_err() {
+                return;
+            }
+        }
         match self.through_breaks().await {
             Ok(()) => self.finish().await,
             Err(Stop::ReaderGone) => {}
@@ -379,7 +444,7 @@ impl Reader {
             timestamps: true,
             since_time: from.or_else(|| choice.since_when_resumed()).map(whole_second),
             since_seconds: since.filter(|_| is_first),
-            tail_lines: choice.tail.filter(|_| is_first),
+            tail_lines: choice.tail.filter(|_| is_first && !self.cut.is_of_ranks),
             ..LogParams::default()
         }
     }

@@ -177,6 +177,36 @@ async fn a_workers_log_is_what_its_ranks_wrote_wherever_it_was_written() {
 }
 
 #[tokio::test]
+async fn the_last_lines_of_a_rank_are_counted_once_they_are_told_from_those_of_others() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
+    stage.status("pi", json!({ "phase": "Succeeded" })).await;
+    stage.output(&[
+        ("pi-launcher-x", 1, "[1,0]<stdout>:first of rank 0"),
+        ("pi-launcher-x", 2, "[1,1]<stdout>:first of rank 1"),
+        ("pi-launcher-x", 3, "[1,0]<stdout>:last of rank 0"),
+        ("pi-launcher-x", 4, "[1,1]<stdout>:second of rank 1"),
+        ("pi-launcher-x", 5, "[1,1]<stdout>:last of rank 1"),
+    ]);
+    for follow in [false, true] {
+        let of_rank = |rank: u32, tail: i64| Choice {
+            ranks: Some(vec![rank]),
+            tail: Some(tail),
+            follow,
+            ..Choice::default()
+        };
+        assert_eq!(read(&stage, of_rank(0, 1)).await, ["pi-launcher-x: last of rank 0"], "{follow}");
+        let two = ["pi-launcher-x: second of rank 1", "pi-launcher-x: last of rank 1"];
+        assert_eq!(read(&stage, of_rank(1, 2)).await, two, "{follow}");
+        let worker = Choice { which: Which::Workers(vec![0]), tail: Some(1), follow, ..Choice::default() };
+        assert_eq!(read(&stage, worker).await, ["pi-launcher-x: last of rank 0"], "{follow}");
+        let nobody = read(&stage, of_rank(9, 1)).await;
+        assert_eq!(nobody, ["no line is tagged with rank 9: the job has slots for ranks 0 to 1"], "{follow}");
+    }
+}
+
+#[tokio::test]
 async fn a_reading_goes_on_at_the_places_of_an_earlier_one() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 2)).await;
