@@ -132,6 +132,8 @@ pub(crate) fn shape_fields(schema: &mut Value) {
                 // A probe's port is int-or-string too, but a number or a name and not a quantity.
                 if field["x-kubernetes-int-or-string"] == json!(true) {
                     field["anyOf"] = json!([{ "type": "integer" }, { "type": "string" }]);
+                    // No client of Kubernetes can read a number beyond 32 bits.
+                    (field["minimum"], field["maximum"]) = (json!(0), json!(65535));
                 }
                 continue;
             }

@@ -77,8 +77,8 @@ pub use stall::Listening;
 pub use starter::{STARTERS, is_starter, prepends_rank, starts_ranks};
 pub use steps::{Mover, Step, StepName, StepState, steps};
 pub use validate::{
-    Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,
-    WorkerFailure, is_ours, tolerate, validate,
+    Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, MOST_WORKERS,
+    Replica, ValidJob, WorkerFailure, is_ours, tolerate, validate,
 };
 pub use world_check::agents_to_ask;
 

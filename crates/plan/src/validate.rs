@@ -541,6 +541,10 @@ fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Replica {
     read_replica(LAUNCHER, spec, 1, faults)
 }
 
+/// The most Workers of a job: the hostfile of more would not fit into a ConfigMap of 1 MiB with its longest names, and every
+/// Worker costs the operator memory.
+pub const MOST_WORKERS: i32 = 10_000;
+
 /// The Workers. If the spec does not give a count, the status's count applies.
 fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
     let spec = job.spec.mpi_replica_specs.get(WORKER)?;
@@ -549,7 +553,11 @@ fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
         let advice = "use 1 or more, or omit Worker for a job with only a Launcher";
         faults.add("spec.mpiReplicaSpecs[Worker].replicas", format!("is {count} (0 if omitted)"), advice);
     }
-    let count = usize::try_from(count).ok().filter(|count| *count > 0);
+    if count > MOST_WORKERS {
+        let advice = format!("use {MOST_WORKERS} or fewer, with more slots each");
+        faults.add("spec.mpiReplicaSpecs[Worker].replicas", format!("is {count}"), &advice);
+    }
+    let count = usize::try_from(count.min(MOST_WORKERS)).ok().filter(|count| *count > 0);
     Some(read_replica(WORKER, spec, count.unwrap_or_else(|| counted_workers(job)), faults))
 }
 

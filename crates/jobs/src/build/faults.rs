@@ -1,6 +1,8 @@
 //! What is wrong with a request, as far as the request itself shows it. The paths are the names of its
 //! fields.
 
+use plan::MOST_WORKERS;
+
 use super::{Mount, Part, Request, Source, Variable};
 use crate::{Fault, Kind};
 
@@ -34,6 +36,14 @@ pub(super) fn faults(request: &Request) -> Vec<Fault> {
     }
     if request.workers < 1 {
         found.push(fault("workers", format!("must be at least 1, but is {}", request.workers), ""));
+    }
+    if request.workers > MOST_WORKERS {
+        let advice = "use fewer Workers, with more slots each";
+        found.push(fault(
+            "workers",
+            format!("must be at most {MOST_WORKERS}, but is {}", request.workers),
+            advice,
+        ));
     }
     if request.slots.is_some_and(|slots| slots < 1) {
         found.push(fault("slots", "must be at least 1", "it is the number of ranks per Worker"));

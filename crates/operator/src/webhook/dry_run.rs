@@ -16,6 +16,10 @@ pub(super) async fn refusals(client: &Client, request: &Request) -> Vec<String> 
     };
     (job.suspended, job.namespace) = (false, request.namespace.clone());
     job.launcher_creation = plan::LauncherCreation::AtStartup;
+    // One of the Workers, which are all alike, is enough.
+    if let Some(workers) = &mut job.workers {
+        workers.count = workers.count.min(1);
+    }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &request.namespace);
     let mut refused = Vec::new();
     for (role, mut pod) in pods_of(&job) {

@@ -131,7 +131,12 @@ impl Webhook {
     async fn decide(&self, question: Question, body: Bytes) -> Result<(String, Decision), Unanswered> {
         match question {
             Question::Default | Question::Validate => {
-                let Review { request } = body::parse(body).await?;
+                let request = match body::parse::<Review>(body.clone()).await {
+                    Ok(Review { request }) => request,
+                    Err(error) => {
+                        return review::unreadable::<api::MPIJob>(&body, error).map_err(Unanswered::from);
+                    }
+                };
                 let decision = match question {
                     Question::Validate => self.validate(&request).await?,
                     _ => decide::default(&request, &self.trusted_creators),
@@ -139,7 +144,12 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::DefaultTrainJob | Question::ValidateTrainJob => {
-                let Review::<TrainJob> { request } = body::parse(body).await?;
+                let request = match body::parse::<Review<TrainJob>>(body.clone()).await {
+                    Ok(Review { request }) => request,
+                    Err(error) => {
+                        return review::unreadable::<TrainJob>(&body, error).map_err(Unanswered::from);
+                    }
+                };
                 let decision = match question {
                     Question::ValidateTrainJob => self.validate_trainjob(&request).await?,
                     _ => trainjobs::default(&request, &self.trusted_creators, Timestamp::now()),
@@ -147,7 +157,13 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::ValidateRuntime => {
-                let Review::<trainjobs::AnyRuntime> { request } = body::parse(body).await?;
+                let request = match body::parse::<Review<trainjobs::AnyRuntime>>(body.clone()).await {
+                    Ok(Review { request }) => request,
+                    Err(error) => {
+                        return review::unreadable::<trainjobs::AnyRuntime>(&body, error)
+                            .map_err(Unanswered::from);
+                    }
+                };
                 let decision = trainjobs::validate_runtime(&request);
                 Ok((request.uid, decision))
             }

@@ -121,9 +121,50 @@ impl Decision {
     }
 }
 
+/// The answer to a review of an object that cannot be read. Its schema permits what this program has no place for, such as a
+/// port beyond 32 bits, and such an object in the cluster would break every watch of its kind. One that could not be read
+/// before either may be changed: it is on its way out.
+///
+/// # Errors
+/// The error of reading, if it is no review, or if only the old object cannot be read.
+pub(super) fn unreadable<K: DeserializeOwned>(
+    body: &[u8],
+    error: serde_json::Error,
+) -> Result<(String, Decision), serde_json::Error> {
+    let Ok(Review::<Value> { request }) = serde_json::from_slice(body) else { return Err(error) };
+    let read = |object: Option<Value>| object.map(serde_json::from_value::<K>).transpose();
+    match (read(request.object), read(request.old_object)) {
+        (Err(fault), Ok(_)) => {
+            let message = format!("the object cannot be read: {fault}");
+            Ok((request.uid, Decision::deny(422, "Invalid", message)))
+        }
+        _ => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_refused_unless_it_was_so_before() {
+        let port = |number: u64| {
+            json!({ "metadata": { "name": "a" }, "spec": { "mpiReplicaSpecs": { "Worker": { "template": { "spec": {
+                "containers": [{ "name": "w", "livenessProbe": { "httpGet": { "port": number } } }] } } } } } })
+        };
+        let answer = |old: Value, new: Value| {
+            let request = json!({ "uid": "1", "operation": "UPDATE", "oldObject": old, "object": new });
+            let body = json!({ "request": request }).to_string();
+            let error = serde_json::from_str::<Review>(&body).unwrap_err();
+            unreadable::<MPIJob>(body.as_bytes(), error).map(|(uid, decision)| (uid, decision.denial))
+        };
+        let (uid, denial) = answer(port(80), port(99_999_999_999)).unwrap();
+        assert_eq!((uid.as_str(), denial.unwrap().code), ("1", 422));
+        assert!(answer(Value::Null, port(99_999_999_999)).unwrap().1.is_some(), "a creation");
+        assert!(answer(port(99_999_999_999), port(99_999_999_999)).is_err(), "the policy decides");
+        assert!(answer(port(99_999_999_999), Value::Null).is_err(), "it can be deleted");
+        assert!(answer(port(99_999_999_999), port(80)).is_err(), "it can be mended");
+    }
 
     #[test]
     fn the_program_is_the_field_manager_or_the_one_that_wrote_last() {

@@ -59,6 +59,18 @@ pub fn is_ours(job: &TrainJob) -> bool {
     manager.is_empty() || manager == TRAINJOB_MANAGED_BY_US
 }
 
+/// Whether a text can name an object: it becomes a part of the address of a request (RFC 1123 subdomain, as upstream's API
+/// server requires of names).
+fn is_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
 /// The kind and name of the job's runtime.
 ///
 /// # Errors
@@ -67,10 +79,14 @@ pub fn runtime_ref(job: &TrainJob) -> Result<(&str, &str), Refusal> {
     let reference = &job.spec.runtime_ref;
     let group = reference.api_group.as_deref().unwrap_or(GROUP);
     let kind = reference.kind.as_deref().unwrap_or("ClusterTrainingRuntime");
+    let mut faults = Faults::default();
+    if !is_name(&reference.name) {
+        faults.add(format!("{RUNTIME}.name"), "is not the name of an object", "use the name of a runtime");
+        return Err(Refusal { unsupported: false, faults: faults.0 });
+    }
     if group == GROUP && ["ClusterTrainingRuntime", "TrainingRuntime"].contains(&kind) {
         return Ok((kind, &reference.name));
     }
-    let mut faults = Faults::default();
     let advice = "use a ClusterTrainingRuntime or a TrainingRuntime of the group trainer.kubeflow.org";
     faults.add(RUNTIME, format!("unsupported runtime: {kind}.{group}"), advice);
     Err(Refusal { unsupported: true, faults: faults.0 })

@@ -72,6 +72,11 @@ fn each_fault_names_its_field_and_a_way_out() {
         ("/spec/mpiReplicaSpecs/Worker/replicas", json!(0), "spec.mpiReplicaSpecs[Worker].replicas: is 0"),
         (
             "/spec/mpiReplicaSpecs/Worker/replicas",
+            json!(i32::MAX),
+            "spec.mpiReplicaSpecs[Worker].replicas: is 2147483647; use 10000 or fewer",
+        ),
+        (
+            "/spec/mpiReplicaSpecs/Worker/replicas",
             Value::Null,
             "spec.mpiReplicaSpecs[Worker].replicas: is 0 (0 if omitted)",
         ),

@@ -33,6 +33,8 @@ _PLAIN = re.compile(r"[0-9]{1,20}")
 _LEAST_BYTES = 1 << 20
 #: The longest host name, which the job's name begins.
 _LONGEST_NAME = 63
+#: The most Workers of a job.
+_MOST_WORKERS = 10_000
 #: Programs that start ranks; a command that contains one of them is not changed.
 STARTERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
 
@@ -71,6 +73,9 @@ def _fields(spec: MPIJobSpec) -> Iterator[FieldFault]:
         yield FieldFault("command", "is required", "give a program and its arguments")
     if spec.worker_spec.replicas < 1:
         yield FieldFault("workers", f"must be at least 1, but is {spec.worker_spec.replicas}")
+    if spec.worker_spec.replicas > _MOST_WORKERS:
+        fault = f"must be at most {_MOST_WORKERS}, but is {spec.worker_spec.replicas}"
+        yield FieldFault("workers", fault, "use fewer Workers, with more slots each")
     slots = spec.slots if spec.slots is not None else spec.mpi.slots_per_worker
     if slots is not None and slots < 1:
         yield FieldFault("slots", "must be at least 1", "it is the number of ranks per Worker")
