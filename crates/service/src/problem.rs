@@ -163,15 +163,31 @@ struct Any {
     value: Vec<u8>,
 }
 
+/// The most bytes of a text of a problem, and of its message, which has all of them: a value that is quoted may fill the whole
+/// request, and there are many faults.
+const LONGEST_TEXT: usize = 2 << 10;
+const LONGEST_MESSAGE: usize = 16 << 10;
+
+/// Cuts a text that is too long, and says so.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let left = text.len() - text.floor_char_boundary(most);
+        text.truncate(text.floor_char_boundary(most));
+        text.push_str(&format!("… ({left} more bytes)"));
+    }
+    text
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, code) = status_of(&error);
         let fields = error.faults().iter().map(|fault| contract::FieldFault {
-            path: fault.path.clone(),
-            fault: fault.message.clone(),
-            fix: fault.advice.clone().unwrap_or_default(),
+            path: cut(fault.path.clone(), LONGEST_TEXT),
+            fault: cut(fault.message.clone(), LONGEST_TEXT),
+            fix: cut(fault.advice.clone().unwrap_or_default(), LONGEST_TEXT),
         });
-        let mut problem = Problem::new(status, code, error.to_string()).because(error.reason());
+        let message = cut(error.to_string(), LONGEST_MESSAGE);
+        let mut problem = Problem::new(status, code, message).because(error.reason());
         problem.fields = fields.collect();
         problem.hint = error.advice().map(|advice| advice.text).unwrap_or_default();
         if let Error::Syntax { excerpt, at, .. } = &error {
@@ -271,6 +287,21 @@ mod tests {
             advice: Some("ask".into()),
             faults: Vec::new(),
         })
+    }
+
+    #[test]
+    fn a_problem_repeats_no_more_than_the_beginning_of_what_is_wrong() {
+        let fault = jobs::Fault {
+            source: String::new(),
+            position: None,
+            path: "ä".repeat(1 << 20),
+            message: "is wrong".to_owned(),
+            advice: None,
+        };
+        let problem = Problem::from(Error::Invalid { faults: vec![fault; 50] });
+        let bytes = |field: &contract::FieldFault| field.path.len() + field.fault.len() + field.fix.len();
+        assert!(problem.message.len() + problem.fields.iter().map(bytes).sum::<usize>() < 200 << 10);
+        assert!(problem.fields[0].path.ends_with("more bytes)"), "it says so");
     }
 
     #[test]

@@ -24,6 +24,8 @@ use crate::{Error, Fault, Kind, Position};
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
 /// The maximum number of faults reported per text; a text with more is probably not a job.
 pub const MAX_FAULTS: usize = 50;
+/// The longest line that an error quotes.
+const MAX_EXCERPT_BYTES: usize = 500;
 
 /// One object of a manifest.
 #[derive(Clone, Debug)]
@@ -259,7 +261,8 @@ fn explain_syntax(text: &str, source: &str, error: SyntaxError) -> Error {
     };
     let caret: String =
         line.chars().take(at.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).chain(['^']).collect();
-    let excerpt = if line.trim().is_empty() { String::new() } else { format!("{line}\n{caret}") };
+    let is_shown = !line.trim().is_empty() && line.len() <= MAX_EXCERPT_BYTES;
+    let excerpt = if is_shown { format!("{line}\n{caret}") } else { String::new() };
     Error::Syntax { source_name: source.to_owned(), at, message, excerpt, advice }
 }
 

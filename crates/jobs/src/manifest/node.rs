@@ -18,6 +18,8 @@ const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 200_000;
 /// The maximum number of entries of a map: far more than any field of a job has.
 const MAX_ENTRIES: usize = 10_000;
+/// The longest key; Kubernetes' longest, those of labels, have 317 bytes. Each fault of what is below repeats it.
+const MAX_KEY_BYTES: usize = 1024;
 
 /// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
@@ -318,6 +320,10 @@ fn key_text(node: &Node) -> Result<Key, SyntaxError> {
         Value::Number(number) if number.is_f64() => scalar::float_key(number.as_f64().unwrap_or(0.0)),
         other => other.to_string(),
     };
+    if key.len() > MAX_KEY_BYTES {
+        let message = format!("a key of {} bytes; at most {MAX_KEY_BYTES} are allowed", key.len());
+        return Err(SyntaxError { at: node.at, message });
+    }
     let text = plain.clone().unwrap_or_else(|| key.clone());
     let merge = plain.as_deref() == Some("<<");
     Ok(Key { key, text, merge })

@@ -203,6 +203,15 @@ fn a_map_of_too_many_entries_is_refused_in_a_moment() {
 }
 
 #[test]
+fn a_key_or_a_line_that_is_too_long_is_not_repeated() {
+    let long = "x".repeat(100_000);
+    let faults = faults_of(&format!("{{\"a\": {{\"{long}\": 1}}}}"));
+    assert_eq!(faults[0], "job.yaml:1:8: a key of 100000 bytes; at most 1024 are allowed");
+    let error = read(format!("a: [{long}\nb: }}\n").as_bytes(), "job.yaml").unwrap_err();
+    assert!(error.to_string().len() < 1000, "{error}");
+}
+
+#[test]
 fn anchors_within_anchors_count_with_what_they_keep() {
     let leaves = vec!["x"; 20_000].join(",");
     let open: String = (0..20).map(|level| format!("&a{level} [")).collect();
