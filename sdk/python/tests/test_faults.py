@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import time
@@ -191,6 +192,24 @@ def test_a_slow_service_is_not_waited_for_longer_than_asked(cluster: Cluster) ->
         ):
             client.whoami()
         assert time.monotonic() - began < 5
+
+
+def test_a_timeout_of_the_callers_own_is_not_taken_for_one_of_the_network(cluster: Cluster) -> None:
+    def too_late(_signal: int, _frame: object) -> None:
+        raise TimeoutError("mine")
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        # It accepts connections, and says nothing.
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+            with MPIJobClient(url, token="x", ca=cluster.ca) as client:
+                signal.setitimer(signal.ITIMER_REAL, 0.5)
+                with pytest.raises(TimeoutError, match=r"^mine$"):
+                    client.get("pi", namespace="team")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_newer_service_is_understood(bad: Proxy, behind: MPIJobClient) -> None:

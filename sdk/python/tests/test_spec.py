@@ -328,6 +328,12 @@ def test_wrong_types_and_unknown_fields_are_errors_of_this_package() -> None:
     assert "give a list of words" in str(caught.value)
 
 
+def test_only_a_trainjob_may_leave_the_image_to_its_runtime() -> None:
+    fields = {"name": "resnet", "workers": 2, "command": ["train"]}
+    assert not faults(made({**fields, "kind": "trainjob", "runtime": "mpich"}))
+    assert [fault.path for fault in faults(made(fields))] == ["image"]
+
+
 def test_a_wrong_type_hides_no_other_fault() -> None:
     with pytest.raises(InvalidSpecError) as caught:
         spec_of({"command": "hostname", "workers": 0, "memory_per_worker": "1 GB"})

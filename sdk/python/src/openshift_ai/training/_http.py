@@ -131,10 +131,34 @@ def lacks(method: Method, path: str, error: TrainingError) -> TrainingError | No
     )
 
 
+#: Packages that raise the timeouts of the network.
+_NETWORK = frozenset({"httpcore", "httpx", "anyio", "asyncio", "socket", "ssl"})
+
+
+def _of_caller(error: BaseException) -> TimeoutError | None:
+    """A timeout that was raised elsewhere than where the network is read and written, and that httpx took for one of these."""
+    cause: BaseException | None = error
+    while cause is not None:
+        place = cause.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        if isinstance(cause, TimeoutError) and place is not None:
+            package = str(place.tb_frame.f_globals.get("__name__", "")).split(".")[0]
+            if package not in _NETWORK:
+                return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
 def unreached(url: str, error: httpx.TransportError | httpx.StreamError | ssl.SSLError) -> UnavailableError:
-    """The error of a request that got no complete response."""
+    """The error of a request that got no complete response.
+
+    Raises what the caller's own code has raised meanwhile, such as a handler of `signal.alarm`: it is not the network's.
+    """
     import ssl
 
+    if (own := _of_caller(error)) is not None:
+        raise own
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(cause):

@@ -226,7 +226,9 @@ class MPIConfig(Spec):
     launch: Literal["ssh", "agent"] | None = None
     """How the Launcher reaches the Workers: by the launch agent if not given, which works in every image."""
     tag_output: bool = True
-    """Whether lines of output say which rank wrote them; `logs(rank=…)` needs that."""
+    """Whether lines of output say which rank wrote them; `logs(rank=…)` needs that.
+
+    Open MPI 4 loses a part of many lines that are printed at once and are shorter than its tag of some 16 characters."""
 
 
 class FailurePolicy(Spec):
@@ -367,7 +369,7 @@ class MPIJobSpec(Spec):
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, name: str, image: str, **fields: Unpack[ShortFields]) -> None: ...
+        def __init__(self, *, name: str, image: str = "", **fields: Unpack[ShortFields]) -> None: ...
     else:
 
         def __init__(self, **fields: Any) -> None:
@@ -379,8 +381,8 @@ class MPIJobSpec(Spec):
 
     name: str
     """The job's name."""
-    image: str
-    """The image of the Launcher and the Workers."""
+    image: str = ""
+    """The image of the Launcher and the Workers. Only a TrainJob may leave it to its runtime."""
     _short_names: ClassVar[Sequence[str]] = ("workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker")
     command: Annotated[list[str], BeforeValidator(_command)] = Field(default_factory=list)
     """What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
