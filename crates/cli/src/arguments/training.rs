@@ -278,7 +278,8 @@ pub struct Flags {
     /// which the image needs ssh and sshd
     #[arg(long, conflicts_with = "file", value_enum, hide_possible_values = true)]
     pub transport: Option<Transport>,
-    /// Do not tag the ranks' output; without tags, odh training logs --rank finds no lines
+    /// Do not tag the ranks' output; without tags, odh training logs --rank finds no lines. Open MPI 4 loses a part of
+    /// many lines that are printed at once and are shorter than its tag
     #[arg(long, conflicts_with = "file")]
     pub untagged: bool,
     /// Write the security context that the Pod Security Standard restricted requires; the default in a
@@ -602,7 +603,7 @@ pub struct Logs {
     /// Only lines newer than this: 30s, 10m
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub since: Option<Duration>,
-    /// Only the last N lines of each pod
+    /// Only the last N lines of each pod; with --rank or --worker, of those that these ranks wrote
     #[arg(long, value_name = "N")]
     pub tail: Option<u32>,
     /// Print a timestamp before each line
