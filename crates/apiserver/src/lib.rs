@@ -221,7 +221,7 @@ impl Endpoint {
             }
         };
         if let Some(slot) = &self.slot {
-            slot.keep();
+            slot.keep_for(&user.name);
         }
         Ok(user)
     }

@@ -4,18 +4,22 @@
 //! A connection takes a [`Slot`] and is *silent* until the server keeps it, for example because a request was
 //! authenticated. Silent connections block nobody: when there is no room for another, the one that was silent for longest
 //! is displaced, of the same peer if that has too many, otherwise of the peer with the most of them. Only kept connections
-//! can exhaust the limits.
+//! can exhaust the limits, and one user can have only so many of them kept ([`MOST_KEPT_OF_USER`]).
 
 mod budget;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
 pub use budget::{Budget, Exhausted, Share, containers};
+
+/// The most connections that are kept for one user, who needs only a token to open them. Further ones are served as well, and
+/// make room for others when there is none.
+pub const MOST_KEPT_OF_USER: usize = 128;
 
 /// The slots of one server.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct Slots {
 struct State {
     next: u64,
     peers: HashMap<IpAddr, Peer>,
+    /// The number of connections that are kept for each user.
+    users: HashMap<String, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +64,10 @@ pub struct Slot {
     /// Changes when the connection is used.
     number: AtomicU64,
     displaced: CancellationToken,
+    /// Whether a user is known who has sent a request on it.
+    is_known: AtomicBool,
+    /// The user whose kept connections it is one of.
+    counts_for: OnceLock<String>,
 }
 
 impl Slots {
@@ -84,7 +94,8 @@ impl Slots {
         state.next += 1;
         state.peers.entry(peer).or_default().silent.insert(number, displaced.clone());
         drop(state);
-        Some(Slot { slots: self.clone(), peer, number: AtomicU64::new(number), displaced })
+        let (number, is_known) = (AtomicU64::new(number), AtomicBool::new(false));
+        Some(Slot { slots: self.clone(), peer, number, displaced, is_known, counts_for: OnceLock::new() })
     }
 
     // After a panic between two steps of counting, at worst one slot stays taken.
@@ -117,6 +128,28 @@ impl Slot {
         }
     }
 
+    /// Keeps the connection of a known user, unless that has too many: such a one counts as used, and can be displaced.
+    pub fn keep_for(&self, user: &str) {
+        if self.counts_for.get().is_some() {
+            return;
+        }
+        self.is_known.store(true, Ordering::Relaxed);
+        let mut guard = self.slots.lock();
+        let state = &mut *guard;
+        let has_room = state.users.get(user).is_none_or(|kept| *kept < MOST_KEPT_OF_USER);
+        if has_room
+            && let Some(peer) = state.peers.get_mut(&self.peer)
+            && peer.silent.remove(&self.number()).is_some()
+        {
+            peer.kept += 1;
+            *state.users.entry(user.to_owned()).or_default() += 1;
+            // It was silent, so it counts for nobody yet.
+            let _ = self.counts_for.set(user.to_owned());
+        }
+        drop(guard);
+        self.touch();
+    }
+
     /// Keeps the connection: from now on it is not displaced.
     pub fn keep(&self) {
         let mut state = self.slots.lock();
@@ -127,11 +160,12 @@ impl Slot {
         }
     }
 
-    /// Whether the connection was kept before it was displaced.
+    /// Whether the connection was kept, or its user is known, before it was displaced.
     pub fn is_kept(&self) -> bool {
         let state = self.slots.lock();
-        let peer = state.peers.get(&self.peer);
-        !self.displaced.is_cancelled() && peer.is_none_or(|peer| !peer.silent.contains_key(&self.number()))
+        let is_silent =
+            state.peers.get(&self.peer).is_some_and(|peer| peer.silent.contains_key(&self.number()));
+        !self.displaced.is_cancelled() && (!is_silent || self.is_known.load(Ordering::Relaxed))
     }
 
     /// Resolves when the connection is displaced and must close.
@@ -142,12 +176,21 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.slots.lock();
+        let mut guard = self.slots.lock();
+        let state = &mut *guard;
         let Some(peer) = state.peers.get_mut(&self.peer) else { return };
         let was_silent = peer.silent.remove(&self.number()).is_some();
         // A displaced connection is no longer counted.
         if !was_silent && !self.displaced.is_cancelled() {
             peer.kept = peer.kept.saturating_sub(1);
+            if let Some(user) = self.counts_for.get()
+                && let Some(kept) = state.users.get_mut(user)
+            {
+                *kept = kept.saturating_sub(1);
+                if *kept == 0 {
+                    state.users.remove(user);
+                }
+            }
         }
         if peer.count() == 0 {
             state.peers.remove(&self.peer);
@@ -200,6 +243,25 @@ mod tests {
         assert!(kept.iter().all(|slot| !slot.displaced.is_cancelled()));
         drop((silent, kept));
         assert!(slots.lock().peers.is_empty());
+    }
+
+    #[test]
+    fn one_user_cannot_block_others() {
+        let slots = Slots::new(MOST_KEPT_OF_USER + 2, MOST_KEPT_OF_USER + 2);
+        let take = |peer: u8| slots.take(address(peer)).unwrap();
+        let of_one: Vec<Slot> = (0..MOST_KEPT_OF_USER + 2).map(|_| take(1)).collect();
+        of_one.iter().for_each(|slot| slot.keep_for("eve"));
+        assert!(of_one.iter().all(Slot::is_kept), "all are served while there is room");
+        let other = take(2);
+        other.keep_for("alice");
+        assert!(other.is_kept() && of_one[MOST_KEPT_OF_USER].displaced.is_cancelled());
+        assert!(of_one[..MOST_KEPT_OF_USER].iter().all(Slot::is_kept));
+        drop(of_one);
+        let again: Vec<Slot> = (0..MOST_KEPT_OF_USER).map(|_| take(1)).collect();
+        again.iter().for_each(|slot| slot.keep_for("eve"));
+        assert_eq!(slots.lock().users["eve"], MOST_KEPT_OF_USER, "those that ended count no more");
+        drop((again, other));
+        assert!(slots.lock().users.is_empty() && slots.lock().peers.is_empty());
     }
 
     #[test]

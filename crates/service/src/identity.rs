@@ -163,8 +163,8 @@ impl Identity {
                 caller
             }
         };
-        if caller.is_some() {
-            operation::is_authenticated();
+        if let Some(caller) = &caller {
+            operation::is_authenticated(&caller.user);
         }
         caller.ok_or_else(refused)
     }

@@ -111,10 +111,11 @@ pub fn current() -> Option<Arc<Operation>> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
-/// Notes that the present request's caller is known: its connection then makes no room for those of others.
-pub fn is_authenticated() {
+/// Notes the present request's caller, once it is known: the connection then makes no room for those of others, unless this user
+/// has too many.
+pub fn is_authenticated(user: &str) {
     if let Some(slot) = current().as_ref().and_then(|operation| operation.slot.as_ref()) {
-        slot.keep();
+        slot.keep_for(user);
     }
 }
 
