@@ -319,7 +319,9 @@ fn with_command(command: Vec<String>, request: Request, directories: &[&str]) ->
     });
     // After an option that the builder does not write, the person wrote the `mpirun`.
     let bare = bare.filter(|bare| bare.command.first().is_none_or(|word| !word.starts_with('-')));
-    let untagged = bare.clone().map(|bare| Request { untagged: true, ..bare });
+    // Without a tag and a program, nothing shows that the builder wrote it.
+    let untagged = bare.clone().filter(|bare| !bare.command.is_empty());
+    let untagged = untagged.map(|bare| Request { untagged: true, ..bare });
     let whole = Request { command: command.clone(), ..request };
     let in_launcher = Request { in_launcher: true, ..whole.clone() };
     let candidates = [bare, untagged, Some(whole)].into_iter().flatten();
