@@ -18,6 +18,9 @@ pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
 /// The label that JobSet puts on its pods, and so on a TrainJob's.
 pub const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
+/// How the replicated jobs of a runtime are called that prepare data and models (`kubeflow/trainer`
+/// `pkg/constants/constants.go`).
+const INITIALIZER: &str = "-initializer";
 /// The replicated job of a runtime whose pods are a TrainJob's nodes.
 pub(crate) const TRAINER_JOB: &str = "node";
 
@@ -248,12 +251,12 @@ impl Kind {
         self.working_roles().iter().filter_map(active).sum()
     }
 
-    /// Whether any pod of the job runs, as counted by its own operator.
-    pub fn is_active(self, object: &DynamicObject) -> bool {
-        match self {
-            Kind::TrainJob => child_jobs(object).any(|job| whole(job.get("active")).is_some_and(|n| n > 0)),
-            _ => self.workers_active(object) > 0,
-        }
+    /// Whether a job without a condition for it runs: for a TrainJob, whether all pods of one of its parts run, but for those
+    /// that prepare its data. Pods that wait for a node count as active, too, so that says nothing.
+    pub fn is_running(self, object: &DynamicObject) -> bool {
+        let prepares = |job: &Value| job["name"].as_str().is_some_and(|name| name.ends_with(INITIALIZER));
+        let is_ready = |job: &Value| whole(job.get("ready")).is_some_and(|ready| ready > 0);
+        self == Kind::TrainJob && child_jobs(object).any(|job| is_ready(job) && !prepares(job))
     }
 
     /// The image of the Workers' first container.
@@ -389,6 +392,17 @@ mod tests {
             assert_eq!((kind.workers(&object), kind.workers_active(&object)), (workers, active), "{kind:?}");
             assert_eq!(kind.image(&object).as_deref(), image);
         }
+    }
+
+    #[test]
+    fn a_trainjob_runs_once_all_pods_of_a_part_do() {
+        let runs = |name: &str, ready: i32| {
+            let status = json!({ "jobsStatus": [{ "name": name, "active": 1, "ready": ready }] });
+            Kind::TrainJob.is_running(&object("TrainJob", json!({}), status))
+        };
+        assert!(runs("node", 1) && runs("launcher", 1));
+        assert!(!runs("node", 0), "its pods wait for a node, or start");
+        assert!(!runs("dataset-initializer", 1), "nothing is trained yet");
     }
 
     #[test]

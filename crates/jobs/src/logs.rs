@@ -407,6 +407,12 @@ pub async fn logs_with(
         archive,
     });
     let fold = source.choice.fold.then(Fold::default);
+    let mut items = VecDeque::new();
+    if source.choice.follow && !view::row(&object).ended {
+        // One would wait for these until the job has ended.
+        let never = source.choice.ranks.as_deref().and_then(|chosen| ranks::beyond(chosen, ranks));
+        items.extend(never.map(|note| Ok(Item::Note(note))));
+    }
     let mut readers = JoinSet::new();
     // The Launcher lends lines to Workers, and notes have a channel of their own.
     let (arrive, arrivals) = mpsc::channel(MAX_PODS + 2);
@@ -419,7 +425,7 @@ pub async fn logs_with(
         once(&source, &object, targets, arrive, &mut readers).await?;
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
-    Ok(Logs { batches, items: VecDeque::new(), evidence, fold, any: false, last_word, _readers: readers })
+    Ok(Logs { batches, items, evidence, fold, any: false, last_word, _readers: readers })
 }
 
 /// Returns the pods to read: those that were chosen, in the states that were chosen.

@@ -303,7 +303,7 @@ pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phas
     if holds("Suspended").is_some() || kind.suspended(object) {
         return (Phase::Pending, Some("Suspended".to_owned()));
     }
-    if holds("Running").is_some() || (kind == Kind::TrainJob && kind.is_active(object)) {
+    if holds("Running").is_some() || kind.is_running(object) {
         return (Phase::Running, None);
     }
     if holds("Restarting").is_some() {

@@ -59,6 +59,16 @@ pub fn no_line_of(missing: &[u32], ranks: Option<Ranks>, any: bool) -> String {
     }
 }
 
+/// A note about chosen ranks that the job cannot have; `None` if it may have all of them, or if that is unknown.
+pub fn beyond(chosen: &[u32], ranks: Option<Ranks>) -> Option<String> {
+    let count = ranks?.count();
+    let beyond: Vec<u32> = chosen.iter().copied().filter(|rank| *rank >= count).collect();
+    (!beyond.is_empty()).then(|| {
+        let listed = super::ranges(beyond.iter().copied());
+        format!("there is no rank {listed}: the job has slots for ranks 0 to {}", count - 1)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -79,6 +89,14 @@ mod tests {
         let with_launcher = ranks(3, 2, true).unwrap();
         assert_eq!((with_launcher.count(), with_launcher.of_worker(0)), (8, 2..4));
         assert_eq!(ranks(0, 2, false), None);
+    }
+
+    #[test]
+    fn ranks_that_a_job_cannot_have_are_named() {
+        let of = |chosen: &[u32]| beyond(chosen, ranks(2, 2, false));
+        let note = "there is no rank 4-5: the job has slots for ranks 0 to 3";
+        assert_eq!((of(&[3, 4, 5]).as_deref(), of(&[0, 3])), (Some(note), None));
+        assert_eq!(beyond(&[9], None), None, "its slots are not known");
     }
 
     #[test]

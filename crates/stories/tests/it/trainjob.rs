@@ -278,6 +278,12 @@ fn the_verbs_of_the_command_line_know_trainjobs() {
     home.odh(&["training", "wait", "flags", "--timeout", "120s"]).ended(0);
     home.odh(&["training", "events", "flags"]).ended(0).says("AllJobsCompleted");
     home.odh(&["training", "clone", "flags", "--name", "again", "--wait"]).ended(0);
+    // It has not started, and everybody who waits for it learns why.
+    let greedy = ["training", "create", "trainjob", "greedy", "--runtime", "openmpi", "--memory", "900Ti"];
+    home.odh(&[&greedy[..], &["--wait", "--timeout", "10s", "--", "true"]].concat())
+        .ended(8)
+        .says("Unschedulable: ");
+    home.odh(&["training", "get", "greedy"]).ended(0).says("Pending");
     home.odh(&["training", "create", "trainjob", "none", "--runtime", "nothing", "--", "true"])
         .ended(5)
         .says("\"nothing\" does not exist");
