@@ -7,12 +7,12 @@ cluster, the service alone checks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ._annotations import annotation_faults, job_annotations, quoted
 from ._errors import FieldFault, InvalidSpecError
-from ._spec import NVIDIA_GPU, ScratchVolume
+from ._spec import NVIDIA_GPU, ScratchVolume, made, short_form
 
 if TYPE_CHECKING:
     from ._spec import MPIJobSpec
@@ -167,6 +167,30 @@ def _limits(spec: MPIJobSpec) -> Iterator[FieldFault]:
     for field, number in numbers.items():
         if number is not None and number < 0:
             yield FieldFault(f"spec.runPolicy.{field}", f"is {number}", "use 0 or more, or omit it")
+
+
+def made_of(fields: Mapping[str, Any]) -> MPIJobSpec:
+    """The specification of fields. If some have the wrong type, the error has the faults of the others, too."""
+    try:
+        return made(fields)
+    except InvalidSpecError as error:
+        raise _with_the_rest(error, short_form(fields)) from None
+
+
+def _with_the_rest(error: InvalidSpecError, fields: Mapping[str, Any]) -> InvalidSpecError:
+    """The error with the faults of the fields that have the right type, so that one run shows all of them."""
+    wrong = {fault.path.split(".")[0] for fault in error.fields}
+    if "kind" in wrong:
+        return error
+    try:
+        rest = made({"name": "a", "image": "a"} | {name: value for name, value in fields.items() if name not in wrong})
+    except InvalidSpecError:
+        return error
+    # Without a wrong `code`, a command seems to be missing.
+    wrong |= {"command"} if "code" in wrong else set()
+    found = [*error.fields, *(fault for fault in faults(rest) if fault.path.split(".")[0] not in wrong)]
+    listed = "; ".join(str(fault) for fault in found)
+    return InvalidSpecError(f"MPIJobSpec is invalid: {listed}", fields=found, hint=error.hint)
 
 
 def check(spec: MPIJobSpec) -> None:

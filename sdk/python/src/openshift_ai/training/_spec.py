@@ -373,11 +373,7 @@ class MPIJobSpec(Spec):
     else:
 
         def __init__(self, **fields: Any) -> None:
-            fields = short_form(fields)
-            try:
-                super().__init__(**fields)
-            except InvalidSpecError as error:
-                raise _with_the_rest(error, fields) from None
+            super().__init__(**short_form(fields))
 
     name: str
     """The job's name."""
@@ -467,24 +463,6 @@ class MPIJobSpec(Spec):
 def made(fields: Mapping[str, Any]) -> MPIJobSpec:
     """The specification of fields, which are checked here and not by the type checker."""
     return MPIJobSpec(**fields)
-
-
-def _with_the_rest(error: InvalidSpecError, fields: Mapping[str, Any]) -> InvalidSpecError:
-    """The error with the faults of the fields that have the right type, so that one run shows all of them."""
-    from ._checks import faults
-
-    wrong = {fault.path.split(".")[0] for fault in error.fields}
-    if "kind" in wrong:
-        return error
-    try:
-        rest = made({"name": "a", "image": "a"} | {name: value for name, value in fields.items() if name not in wrong})
-    except InvalidSpecError:
-        return error
-    # Without a wrong `code`, a command seems to be missing.
-    wrong |= {"command"} if "code" in wrong else set()
-    found = [*error.fields, *(fault for fault in faults(rest) if fault.path.split(".")[0] not in wrong)]
-    listed = "; ".join(str(fault) for fault in found)
-    return InvalidSpecError(f"MPIJobSpec is invalid: {listed}", fields=found, hint=error.hint)
 
 
 #: The manifest's paths of what a specification has fields for.

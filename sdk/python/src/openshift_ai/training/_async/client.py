@@ -672,12 +672,11 @@ AsyncTrainingClient = AsyncMPIJobClient
 
 def _asked(spec: MPIJobSpec | None, fields: Mapping[str, Any]) -> MPIJobSpec:
     """The specification of a call's arguments."""
-    from .._checks import check
-    from .._spec import made
+    from .._checks import check, made_of
 
     given: Any = {name: value for name, value in fields.items() if value is not None}
     if spec is None:
-        spec = made(given)
+        spec = made_of(given)
     elif given:
         spec = spec.with_changes(**given)
     check(spec)
