@@ -165,6 +165,7 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         "src/trainjob",
         "../operator/src",
         "../operator/src/trainjobs",
+        "../operator/src/webhook",
         "../operator/tests/it",
         "../operator/src/bin/mpi-operator",
         "../api/tests/it",
