@@ -37,7 +37,7 @@ use crate::serve::{Answer, Peer, serve, text, with_type};
 use crate::vitals::Vitals;
 use quota::{Quota, QuotaDecision};
 pub use report::{Admission, Reporter, Sink, TrainingService, Unrecorded};
-use review::{Decision, Review};
+use review::Decision;
 use serde::Serialize;
 use trainjobs::Beside;
 
@@ -131,11 +131,9 @@ impl Webhook {
     async fn decide(&self, question: Question, body: Bytes) -> Result<(String, Decision), Unanswered> {
         match question {
             Question::Default | Question::Validate => {
-                let request = match body::parse::<Review>(body.clone()).await {
-                    Ok(Review { request }) => request,
-                    Err(error) => {
-                        return review::unreadable::<api::MPIJob>(&body, error).map_err(Unanswered::from);
-                    }
+                let request = match review::read::<api::MPIJob>(body).await? {
+                    Ok(request) => request,
+                    Err(refused) => return Ok(refused),
                 };
                 let decision = match question {
                     Question::Validate => self.validate(&request).await?,
@@ -144,11 +142,9 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::DefaultTrainJob | Question::ValidateTrainJob => {
-                let request = match body::parse::<Review<TrainJob>>(body.clone()).await {
-                    Ok(Review { request }) => request,
-                    Err(error) => {
-                        return review::unreadable::<TrainJob>(&body, error).map_err(Unanswered::from);
-                    }
+                let request = match review::read::<TrainJob>(body).await? {
+                    Ok(request) => request,
+                    Err(refused) => return Ok(refused),
                 };
                 let decision = match question {
                     Question::ValidateTrainJob => self.validate_trainjob(&request).await?,
@@ -157,12 +153,9 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::ValidateRuntime => {
-                let request = match body::parse::<Review<trainjobs::AnyRuntime>>(body.clone()).await {
-                    Ok(Review { request }) => request,
-                    Err(error) => {
-                        return review::unreadable::<trainjobs::AnyRuntime>(&body, error)
-                            .map_err(Unanswered::from);
-                    }
+                let request = match review::read::<trainjobs::AnyRuntime>(body).await? {
+                    Ok(request) => request,
+                    Err(refused) => return Ok(refused),
                 };
                 let decision = trainjobs::validate_runtime(&request);
                 Ok((request.uid, decision))

@@ -3,10 +3,13 @@
 use api::MPIJob;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::body;
 
 /// The API server's request.
 #[derive(Debug, Deserialize)]
@@ -121,22 +124,25 @@ impl Decision {
     }
 }
 
-/// The answer to a review of an object that cannot be read. Its schema permits what this program has no place for, such as a
-/// port beyond 32 bits, and such an object in the cluster would break every watch of its kind. One that could not be read
-/// before either may be changed: it is on its way out.
+/// Reads a review; the inner error is the answer to one of an object that cannot be read. Its schema permits what this
+/// program has no place for, such as a port beyond 32 bits, and such an object in the cluster would break every watch of its
+/// kind. One that could not be read before either may be changed: it is on its way out.
 ///
 /// # Errors
 /// The error of reading, if it is no review, or if only the old object cannot be read.
-pub(super) fn unreadable<K: DeserializeOwned>(
-    body: &[u8],
-    error: serde_json::Error,
-) -> Result<(String, Decision), serde_json::Error> {
-    let Ok(Review::<Value> { request }) = serde_json::from_slice(body) else { return Err(error) };
+pub(super) async fn read<K: DeserializeOwned + Send + 'static>(
+    body: Bytes,
+) -> Result<Result<Request<K>, (String, Decision)>, serde_json::Error> {
+    let error = match body::parse::<Review<K>>(body.clone()).await {
+        Ok(Review { request }) => return Ok(Ok(request)),
+        Err(error) => error,
+    };
+    let Ok(Review::<Value> { request }) = body::parse(body).await else { return Err(error) };
     let read = |object: Option<Value>| object.map(serde_json::from_value::<K>).transpose();
     match (read(request.object), read(request.old_object)) {
         (Err(fault), Ok(_)) => {
             let message = format!("the object cannot be read: {fault}");
-            Ok((request.uid, Decision::deny(422, "Invalid", message)))
+            Ok(Err((request.uid, Decision::deny(422, "Invalid", message))))
         }
         _ => Err(error),
     }
@@ -146,24 +152,23 @@ pub(super) fn unreadable<K: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_object_that_cannot_be_read_is_refused_unless_it_was_so_before() {
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_is_refused_unless_it_was_so_before() {
         let port = |number: u64| {
             json!({ "metadata": { "name": "a" }, "spec": { "mpiReplicaSpecs": { "Worker": { "template": { "spec": {
                 "containers": [{ "name": "w", "livenessProbe": { "httpGet": { "port": number } } }] } } } } } })
         };
-        let answer = |old: Value, new: Value| {
+        let answer = async |old: Value, new: Value| {
             let request = json!({ "uid": "1", "operation": "UPDATE", "oldObject": old, "object": new });
-            let body = json!({ "request": request }).to_string();
-            let error = serde_json::from_str::<Review>(&body).unwrap_err();
-            unreadable::<MPIJob>(body.as_bytes(), error).map(|(uid, decision)| (uid, decision.denial))
+            let answer = read::<MPIJob>(json!({ "request": request }).to_string().into()).await;
+            answer.map(|read| read.map(drop).unwrap_err()).map(|(uid, decision)| (uid, decision.denial))
         };
-        let (uid, denial) = answer(port(80), port(99_999_999_999)).unwrap();
+        let (uid, denial) = answer(port(80), port(99_999_999_999)).await.unwrap();
         assert_eq!((uid.as_str(), denial.unwrap().code), ("1", 422));
-        assert!(answer(Value::Null, port(99_999_999_999)).unwrap().1.is_some(), "a creation");
-        assert!(answer(port(99_999_999_999), port(99_999_999_999)).is_err(), "the policy decides");
-        assert!(answer(port(99_999_999_999), Value::Null).is_err(), "it can be deleted");
-        assert!(answer(port(99_999_999_999), port(80)).is_err(), "it can be mended");
+        assert!(answer(Value::Null, port(99_999_999_999)).await.unwrap().1.is_some(), "a creation");
+        assert!(answer(port(99_999_999_999), port(99_999_999_999)).await.is_err(), "the policy decides");
+        assert!(answer(port(99_999_999_999), Value::Null).await.is_err(), "it can be deleted");
+        assert!(answer(port(99_999_999_999), port(80)).await.is_err(), "it can be mended");
     }
 
     #[test]
