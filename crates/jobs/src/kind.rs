@@ -18,7 +18,7 @@ pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
 /// The label that JobSet puts on its pods, and so on a TrainJob's.
 pub const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
-/// How the replicated jobs of a runtime are called that prepare data and models (`kubeflow/trainer`
+/// The suffix of the names of a runtime's replicated jobs that prepare data and models (`kubeflow/trainer`
 /// `pkg/constants/constants.go`).
 const INITIALIZER: &str = "-initializer";
 /// The replicated job of a runtime whose pods are a TrainJob's nodes.

@@ -115,8 +115,8 @@ impl Choice {
         newest.checked_sub(jiff::SignedDuration::try_from(self.since?).ok()?).ok()
     }
 
-    /// Whether only the lines of some ranks are read of this part, so that which lines are its last ones shows only once
-    /// they are told apart.
+    /// Whether only the lines of some ranks are read of this part, so that its last lines are known only after the lines are
+    /// filtered by rank.
     fn counts_by_rank(&self, part: &str) -> bool {
         let is_chosen = self.ranks.is_some() || matches!(self.which, Which::Workers(_));
         is_chosen && part == Target::Launcher.part()

@@ -177,7 +177,7 @@ async fn a_workers_log_is_what_its_ranks_wrote_wherever_it_was_written() {
 }
 
 #[tokio::test]
-async fn the_last_lines_of_a_rank_are_counted_once_they_are_told_from_those_of_others() {
+async fn the_last_lines_of_a_rank_are_counted_among_its_own_lines() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 2)).await;
     stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
