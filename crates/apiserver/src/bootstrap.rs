@@ -34,7 +34,7 @@ async fn keep(store: &Store, kind: Kind, mut wanted: Value, now: &str) -> Result
     let text = |field: &str| wanted["metadata"][field].as_str().map(str::to_owned);
     let key = Key::new(text("namespace").as_deref(), &text("name").unwrap_or_default());
     let written = match store.get(&resource, &key) {
-        Some(present) => match defaults::kept_up(&present.value, &wanted) {
+        Some(present) => match defaults::kept_up(&present.value(), &wanted) {
             Some(next) => store.replace(&resource, &key, present.revision, next).await,
             None => Ok(present),
         },

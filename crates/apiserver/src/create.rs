@@ -3,6 +3,8 @@
 //! Rules: apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry/rest/create.go`, and the admission
 //! plug-in NamespaceLifecycle.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::admission::{self, Attributes, Operation};
@@ -142,7 +144,7 @@ async fn commit(
         context.server.store.check(&context.entry.resource, &key, &value).map_err(status::unwritten)?;
         return match context.server.store.get(&context.entry.resource, &key) {
             Some(_) => Err(CreateError::NameTaken(taken(context, &name, is_generated))),
-            None => Ok(Shown::Draft(value)),
+            None => Ok(Shown::Draft(Arc::new(value))),
         };
     }
     let created = context.server.store.create(&context.entry.resource, key, value).await;
@@ -175,7 +177,7 @@ fn taken(context: &RequestContext<'_>, name: &str, is_generated: bool) -> Status
         .server
         .store
         .get(&context.entry.resource, &key)
-        .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
+        .is_some_and(|record| !record.value()["metadata"]["deletionTimestamp"].is_null());
     if is_leaving {
         refusal.message = format!("object is being deleted: {}", refusal.message);
     }
@@ -216,7 +218,7 @@ pub fn admit_into_namespace(context: &RequestContext<'_>) -> Result<(), StatusEr
     let Some(record) = context.server.store.get(&Resource::new("", "namespaces"), &key) else {
         return Err(status::not_found(About { group: "", resource: "namespaces", name: namespace }));
     };
-    if record.value["metadata"]["deletionTimestamp"].is_null() {
+    if record.value()["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

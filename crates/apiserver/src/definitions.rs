@@ -29,10 +29,10 @@ fn definitions() -> Resource {
 /// If the definition's status cannot be written.
 pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(), store::Error> {
     let name = record.key.as_str().to_owned();
-    if !record.value["metadata"]["deletionTimestamp"].is_null() {
+    if !record.value()["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
-    match objects::kinds_of_crd(&record.value) {
+    match objects::kinds_of_crd(&record.value()) {
         Ok(kinds) => server.change_catalog(|catalog| catalog.with(&name, kinds.clone())),
         // Validation rejects such a definition before it is stored.
         Err(faults) => tracing::error!(definition = name, ?faults, "a stored definition is at fault"),
@@ -46,12 +46,12 @@ pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(),
 /// If the status of one cannot be written.
 pub async fn restore(server: &Arc<ApiServer>) -> Result<(), store::Error> {
     for record in server.store.list(&definitions(), None).records {
-        if record.value["metadata"]["deletionTimestamp"].is_null() {
+        if record.value()["metadata"]["deletionTimestamp"].is_null() {
             follow(server, &record).await?;
             continue;
         }
         // It is served until its objects are gone, so that clients can read them and remove their finalizers.
-        if let Ok(kinds) = objects::kinds_of_crd(&record.value) {
+        if let Ok(kinds) = objects::kinds_of_crd(&record.value()) {
             server.change_catalog(|catalog| catalog.with(record.key.as_str(), kinds.clone()));
         }
         tokio::spawn(clean_up(server.clone(), record.key.as_str().to_owned()));
@@ -64,9 +64,9 @@ async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::
     let (resource, key) = (definitions(), Key::new(None, name));
     for _ in 0..MAX_ATTEMPTS {
         let Some(record) = server.store.get(&resource, &key) else { return Ok(()) };
-        let mut next = record.value.clone();
-        next["status"] = objects::established_status(&record.value, &objects::timestamp(Timestamp::now()));
-        if next == record.value {
+        let mut next = record.to_value();
+        next["status"] = objects::established_status(&record.value(), &objects::timestamp(Timestamp::now()));
+        if next == *record.value() {
             return Ok(());
         }
         match server.store.replace(&resource, &key, record.revision, next).await {
@@ -103,8 +103,8 @@ pub async fn clean_up(server: Arc<ApiServer>, name: String) {
 
 async fn remove_object(server: &Arc<ApiServer>, resource: &Resource, record: &Arc<Record>) {
     let has_finalizers =
-        record.value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    let mut next = record.value.clone();
+        record.value()["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    let mut next = record.to_value();
     let result = if !has_finalizers {
         server.store.remove(resource, &record.key, record.revision, next).await
     } else if next["metadata"]["deletionTimestamp"].is_null() {
@@ -114,7 +114,7 @@ async fn remove_object(server: &Arc<ApiServer>, resource: &Resource, record: &Ar
     } else {
         return;
     };
-    super::admission::quota::changed(server, record.value["metadata"]["namespace"].as_str());
+    super::admission::quota::changed(server, record.value()["metadata"]["namespace"].as_str());
     if let Err(error) = result {
         tracing::debug!(object = record.key.as_str(), %error, "an object of a deleted definition changed meanwhile");
     }
@@ -124,7 +124,7 @@ async fn release(server: &Arc<ApiServer>, name: &str) {
     let (resource, key) = (definitions(), Key::new(None, name));
     for _ in 0..MAX_ATTEMPTS {
         let Some(record) = server.store.get(&resource, &key) else { return };
-        let mut next = record.value.clone();
+        let mut next = record.to_value();
         let mut finalizers = next["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         finalizers.retain(|finalizer| finalizer != CLEANUP_FINALIZER);
         let is_last = finalizers.is_empty();

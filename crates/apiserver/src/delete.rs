@@ -159,7 +159,7 @@ pub async fn delete_collection(
 ) -> Result<Vec<Arc<Record>>, StatusError> {
     let selection = Selection::of_list(&context.entry.kind, &context.query)?;
     let mut deleted = context.server.store.list(&context.entry.resource, context.action.namespace).records;
-    deleted.retain(|record| selection.matches(&record.value));
+    deleted.retain(|record| selection.matches(&record.value()));
     warn_of_orphans(context, options);
     for record in &deleted {
         match delete_record(context, &options.for_each(), record.clone()).await {
@@ -196,7 +196,8 @@ pub fn answer(
             super::reply::object(context, 200, &shown)
         }
         Deletion::Gone(shown) => {
-            let uid = shown.value()["metadata"]["uid"].as_str().unwrap_or_default();
+            let value = shown.value();
+            let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
             Ok(super::reply::json_value(200, &status::deleted(context.about(), uid)))
         }
     }
@@ -209,29 +210,30 @@ async fn delete_record(
 ) -> Result<Deletion, StatusError> {
     let mut record = first;
     for _ in 0..MAX_ATTEMPTS {
-        let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = record.value()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         // Namespaces have a deletion of their own, and its errors name the resource
         // (`pkg/registry/core/namespace/storage`).
         let is_namespace = context.entry.kind.is("", "Namespace");
         let about = if is_namespace { context.about_name(&name) } else { of_kind(context, &name) };
-        check_preconditions(about, options, &record.value, is_namespace)?;
+        check_preconditions(about, options, &record.value(), is_namespace)?;
         refuse_protected(context, &name)?;
-        admit(context, options, &name, &record.value).await?;
-        let mut next = versions::read(&context.entry.kind, &record.value).into_owned();
+        admit(context, options, &name, &record.value()).await?;
+        let mut next = versions::read(&context.entry.kind, &record.value()).into_owned();
         let step = plan(&context.entry.kind, options, &mut next, context.now);
         let store = &context.server.store;
         if options.dry_run || step == Step::Nothing {
-            let shown = if step == Step::Nothing { Shown::Stored(record) } else { Shown::Draft(next) };
+            let shown =
+                if step == Step::Nothing { Shown::Stored(record) } else { Shown::Draft(Arc::new(next)) };
             return Ok(if step == Step::Remove { Deletion::Gone(shown) } else { Deletion::Marked(shown) });
         }
         let result = match step {
-            Step::Remove if is_marked_first(&context.entry.kind, &record.value) => {
+            Step::Remove if is_marked_first(&context.entry.kind, &record.value()) => {
                 mark_and_remove(context, &record, next).await
             }
             Step::Remove => {
                 // An object that is deleted immediately is reported as stored, including the finalizers that
                 // this deletion would have removed (`errDeleteNow`). A namespace is marked first.
-                let last = if context.entry.kind.is("", "Namespace") { next } else { record.value.clone() };
+                let last = if context.entry.kind.is("", "Namespace") { next } else { record.to_value() };
                 let removed = store.remove(&context.entry.resource, &record.key, record.revision, last).await;
                 removed.map(|record| Deletion::Gone(Shown::Stored(record)))
             }
@@ -242,7 +244,7 @@ async fn delete_record(
         };
         match result {
             Ok(outcome) => {
-                admission::quota::changed(context.server, record.value["metadata"]["namespace"].as_str());
+                admission::quota::changed(context.server, record.value()["metadata"]["namespace"].as_str());
                 return Ok(outcome);
             }
             Err(store::Error::Changed(present)) => record = present,
@@ -270,7 +272,7 @@ async fn mark_and_remove(
     let (store, resource) = (&context.server.store, &context.entry.resource);
     let mut last = store.replace(resource, &record.key, record.revision, marked).await?;
     for _ in 0..MAX_ATTEMPTS {
-        match store.remove(resource, &last.key, last.revision, last.value.clone()).await {
+        match store.remove(resource, &last.key, last.revision, last.to_value()).await {
             Ok(record) => return Ok(Deletion::Gone(Shown::Stored(record))),
             Err(store::Error::Changed(present)) => last = present,
             // Another client removed it meanwhile, which is what the request asked for.

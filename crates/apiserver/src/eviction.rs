@@ -30,7 +30,7 @@ pub async fn charge(context: &RequestContext<'_>, pod: &Value, dry_run: bool) ->
     let budgets = Resource::new("policy", "poddisruptionbudgets");
     for _ in 0..MAX_ATTEMPTS {
         let mut own = context.server.store.list(&budgets, context.action.namespace).records;
-        own.retain(|budget| covers(&budget.value, pod));
+        own.retain(|budget| covers(&budget.value(), pod));
         let budget: Arc<Record> = match own.as_slice() {
             [] => return Ok(()),
             [only] => only.clone(),
@@ -39,10 +39,10 @@ pub async fn charge(context: &RequestContext<'_>, pod: &Value, dry_run: bool) ->
                 return Err(StatusError::new(500, "", message));
             }
         };
-        if spares(&budget.value, pod) {
+        if spares(&budget.value(), pod) {
             return Ok(());
         }
-        let next = charged(context, &budget.value)?;
+        let next = charged(context, &budget.value())?;
         if dry_run {
             return Ok(());
         }
@@ -64,7 +64,7 @@ pub async fn mark(context: &RequestContext<'_>) -> Result<(), StatusError> {
         let Some(pod) = context.server.store.get(&context.entry.resource, &context.key()) else {
             return Ok(());
         };
-        let Some(next) = marked(&pod.value, &context.timestamp()) else { return Ok(()) };
+        let Some(next) = marked(&pod.value(), &context.timestamp()) else { return Ok(()) };
         match context.server.store.replace(&context.entry.resource, &pod.key, pod.revision, next).await {
             Ok(_) => return Ok(()),
             Err(store::Error::Changed(_)) => {}

@@ -16,6 +16,8 @@ use crate::store::{Record, Resource, Store};
 const TIME_TO_LIVE: SignedDuration = SignedDuration::from_hours(1);
 /// The maximum number of events, whatever their age.
 const MAX_EVENTS: usize = 20_000;
+/// The number of events that have not expired which are looked at in a check.
+const MOST_NEWER: usize = 64;
 /// The interval of checks.
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -28,7 +30,7 @@ pub async fn run(store: Arc<Store>, stop: CancellationToken) {
             () = stop.cancelled() => return,
         }
         for record in expired(store.list(&events, None).records, Timestamp::now(), MAX_EVENTS) {
-            let last = record.value.clone();
+            let last = record.to_value();
             if let Err(error) = store.remove(&events, &record.key, record.revision, last).await {
                 tracing::debug!(event = record.key.as_str(), %error, "an event changed as it expired");
             }
@@ -36,13 +38,24 @@ pub async fn run(store: Arc<Store>, stop: CancellationToken) {
     }
 }
 
+/// Returns the events to remove, latest first: the oldest of too many, and those that have expired among the others. They were written
+/// in about the order of their last occurrences, so the search ends after [`MOST_NEWER`] that have not.
 fn expired(mut records: Vec<Arc<Record>>, now: Timestamp, most: usize) -> Vec<Arc<Record>> {
-    records.sort_by_key(|record| std::cmp::Reverse(record.revision));
+    records.sort_by_key(|record| record.revision);
+    let surplus = records.len().saturating_sub(most);
+    let mut newer = 0;
     let mut place = 0;
     records.retain(|record| {
         place += 1;
-        place > most || last_seen(&record.value).is_some_and(|time| now.duration_since(time) > TIME_TO_LIVE)
+        if place <= surplus {
+            return true;
+        }
+        let is_expired = newer < MOST_NEWER
+            && last_seen(&record.value()).is_some_and(|time| now.duration_since(time) > TIME_TO_LIVE);
+        newer += usize::from(!is_expired);
+        is_expired
     });
+    records.reverse();
     records
 }
 

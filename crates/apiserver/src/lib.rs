@@ -676,7 +676,7 @@ fn clean_up_definition(context: &RequestContext<'_>, name: &str) {
         .server
         .store
         .get(&context.entry.resource, &key)
-        .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
+        .is_some_and(|record| !record.value()["metadata"]["deletionTimestamp"].is_null());
     if is_marked {
         tokio::spawn(definitions::clean_up(context.server.clone(), name.to_owned()));
     }

@@ -70,7 +70,8 @@ fn show(context: &RequestContext<'_>, items: &[&Value], single: bool) -> Result<
 async fn usages(server: &ApiServer) -> Vec<(Arc<Record>, NodeUsage)> {
     let mut found = Vec::new();
     for record in server.store.list(&Resource::new("", "nodes"), None).records {
-        let name = record.value["metadata"]["name"].as_str().unwrap_or_default();
+        // A node has no namespace: its key is its name.
+        let name = record.key.as_str();
         let Some(kubelet) = server.kubelets.get(name) else { continue };
         if let Some(usage) = kubelet.usage(name).await {
             found.push((record, usage));
@@ -99,7 +100,7 @@ fn amounts(used: &Used) -> Value {
 async fn nodes(context: &RequestContext<'_>) -> Vec<Value> {
     let usages = usages(context.server).await;
     let item = |(record, usage): &(Arc<Record>, NodeUsage)| {
-        let mut item = head(context, &record.value, usage);
+        let mut item = head(context, &record.value(), usage);
         item["usage"] = amounts(&usage.node);
         item
     };
@@ -111,12 +112,12 @@ async fn pods(context: &RequestContext<'_>) -> Vec<Value> {
     let resource = Resource::new("", "pods");
     let item = |usage: &NodeUsage, pod: &PodUsage| {
         let record = context.server.store.get(&resource, &Key::new(Some(&pod.namespace), &pod.name))?;
-        let is_same = record.value["metadata"]["uid"] == pod.uid.as_str();
+        let is_same = record.value()["metadata"]["uid"] == pod.uid.as_str();
         let is_wanted = context.action.namespace.is_none_or(|namespace| namespace == pod.namespace);
         if !is_same || !is_wanted {
             return None;
         }
-        let mut item = head(context, &record.value, usage);
+        let mut item = head(context, &record.value(), usage);
         let containers = pod.containers.iter();
         item["containers"] =
             containers.map(|(name, used)| json!({"name": name, "usage": amounts(used)})).collect();

@@ -48,8 +48,9 @@ pub fn list(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError>
     let total = records.len();
     let last = records.last().map(|record| record.key.clone());
     if !selection.is_everything() {
-        records
-            .retain(|record| selection.matches(&super::versions::served(&context.entry.kind, &record.value)));
+        records.retain(|record| {
+            selection.matches(&super::versions::served(&context.entry.kind, &record.value()))
+        });
     }
     // A list of one object, selected by name, is never paged.
     let limit = context.query.limit.filter(|_| !selection.is_of_one());

@@ -29,15 +29,15 @@ pub enum Shown {
     /// As stored.
     Stored(Arc<Record>),
     /// The result of a dry run.
-    Draft(Value),
+    Draft(Arc<Value>),
 }
 
 impl Shown {
     /// Returns the object, in its stored version.
-    pub fn value(&self) -> &Value {
+    pub fn value(&self) -> Arc<Value> {
         match self {
-            Self::Stored(record) => &record.value,
-            Self::Draft(value) => value,
+            Self::Stored(record) => record.value(),
+            Self::Draft(value) => value.clone(),
         }
     }
 }
@@ -105,10 +105,11 @@ pub fn object(context: &RequestContext<'_>, code: u16, shown: &Shown) -> Result<
             Shown::Draft(value) => Ok(json_value(code, &versions::served(kind, value))),
         },
         ResponseFormat::Metadata => {
-            Ok(json_value(code, &partial(&versions::served(kind, shown.value()), "PartialObjectMetadata")))
+            Ok(json_value(code, &partial(&versions::served(kind, &shown.value()), "PartialObjectMetadata")))
         }
         ResponseFormat::Table(version) => {
-            let value = versions::served(kind, shown.value());
+            let whole = shown.value();
+            let value = versions::served(kind, &whole);
             Ok(json_value(code, &table(context, &[&value], version, true, &json!({}))?))
         }
         ResponseFormat::MetadataList | ResponseFormat::Discovery(_) => {
@@ -183,7 +184,7 @@ pub fn list(
         ResponseFormat::Metadata | ResponseFormat::MetadataList => {
             let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
             let items = records.iter().map(|record| {
-                partial(&versions::served(kind, &record.value), "PartialObjectMetadata").to_string().into()
+                partial(&versions::served(kind, &record.value()), "PartialObjectMetadata").to_string().into()
             });
             if records.is_empty() {
                 let mut head = head;
@@ -193,8 +194,8 @@ pub fn list(
             Ok(json_bytes(200, join(&head, items)))
         }
         ResponseFormat::Table(version) => {
-            let values =
-                records.iter().map(|record| versions::served(kind, &record.value)).collect::<Vec<_>>();
+            let whole = records.iter().map(|record| record.value()).collect::<Vec<_>>();
+            let values = whole.iter().map(|value| versions::served(kind, value)).collect::<Vec<_>>();
             let objects = values.iter().map(std::convert::AsRef::as_ref).collect::<Vec<_>>();
             Ok(json_value(200, &table(context, &objects, version, true, metadata)?))
         }

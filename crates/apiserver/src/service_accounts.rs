@@ -144,7 +144,7 @@ fn unlent(spec: &Value, account: &Value) -> Option<String> {
 async fn account(context: &RequestContext<'_>, name: &str) -> Option<Value> {
     let accounts = Resource::new("", "serviceaccounts");
     let key = Key::new(context.action.namespace, name);
-    let find = || context.server.store.get(&accounts, &key).map(|record| record.value.clone());
+    let find = || context.server.store.get(&accounts, &key).map(|record| record.to_value());
     let found = find();
     if found.is_some() || name != DEFAULT {
         return found;

@@ -114,9 +114,10 @@ enum Failure {
 fn taken(context: &RequestContext<'_>, promised: &Promised) -> Promised {
     let mut taken = Promised { addresses: promised.addresses.clone(), ports: promised.ports.clone() };
     for record in context.server.store.list(&Resource::new("", "services"), None).records {
-        let addresses = services::addresses(&record.value).filter_map(|text| text.parse::<Ipv4Addr>().ok());
+        let service = record.value();
+        let addresses = services::addresses(&service).filter_map(|text| text.parse::<Ipv4Addr>().ok());
         taken.addresses.extend(addresses.map(u32::from));
-        taken.ports.extend(services::held_ports(&record.value));
+        taken.ports.extend(services::held_ports(&service));
     }
     taken
 }
@@ -277,12 +278,12 @@ pub async fn keep_own(server: &super::ApiServer, port: u16) -> Result<(), crate:
     let own = OWN_ADDRESS.to_string();
     let written = match server.store.get(&resource, &key) {
         Some(present)
-            if present.value["spec"]["ports"] == ports && present.value["spec"]["clusterIP"] == own =>
+            if present.value()["spec"]["ports"] == ports && present.value()["spec"]["clusterIP"] == own =>
         {
             Ok(present)
         }
         Some(present) => {
-            let mut next = present.value.clone();
+            let mut next = present.to_value();
             next["spec"]["ports"] = ports;
             (next["spec"]["clusterIP"], next["spec"]["clusterIPs"]) = (json!(own), json!([own]));
             server.store.replace(&resource, &key, present.revision, next).await

@@ -94,7 +94,7 @@ pub async fn evict(context: &RequestContext<'_>, decoded: &Decoded) -> Result<Re
     let options = delete::Options::parse(context, Some(&decoded.value["deleteOptions"]))?;
     admit_posted(context, &decoded.value).await?;
     if let Some(pod) = context.server.store.get(&context.entry.resource, &context.key()) {
-        eviction::charge(context, &pod.value, options.is_dry_run()).await?;
+        eviction::charge(context, &pod.value(), options.is_dry_run()).await?;
     }
     if !options.is_dry_run() {
         eviction::mark(context).await?;
@@ -143,7 +143,7 @@ pub async fn log(context: &RequestContext<'_>) -> Result<Response<Body>, StatusE
         .store
         .get(&context.entry.resource, &context.key())
         .ok_or_else(|| status::not_found(context.about()))?;
-    let pod = &record.value;
+    let pod = &record.value();
     let request = log_request(context, pod)?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
         // An unscheduled pod has an empty log, as in upstream.
@@ -251,7 +251,7 @@ pub fn get_scale(context: &RequestContext<'_>) -> Result<Response<Body>, StatusE
         .store
         .get(&context.entry.resource, &context.key())
         .ok_or_else(|| status::not_found(context.about()))?;
-    Ok(reply::json_value(200, &scale_of(context, &record.value)))
+    Ok(reply::json_value(200, &scale_of(context, &record.value())))
 }
 
 /// Handles PUT and PATCH of a `scale` subresource: changes only the desired number of replicas.
@@ -284,7 +284,7 @@ pub async fn set_scale(context: &RequestContext<'_>, bytes: &Bytes) -> Result<Re
         scaled(context, present, &after)
     })
     .await?;
-    Ok(reply::json_value(200, &scale_of(context, shown.value())))
+    Ok(reply::json_value(200, &scale_of(context, &shown.value())))
 }
 
 /// The error for a subresource that this cluster doesn't support.

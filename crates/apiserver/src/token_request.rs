@@ -47,13 +47,13 @@ pub fn request(context: &RequestContext<'_>, mut request: Value) -> Result<Respo
         iat: now,
         iss: ISSUER.to_owned(),
         jti: uuid::Uuid::new_v4().to_string(),
-        bound: bound(context, &account.value, &request["spec"]["boundObjectRef"])?,
+        bound: bound(context, &account.value(), &request["spec"]["boundObjectRef"])?,
         nbf: now,
         sub: account_name(context.action.namespace.unwrap_or_default(), context.action.name),
     };
     let token = context.server.identities.sign(&claims).map_err(status::internal)?;
     let expires = jiff::Timestamp::from_second(claims.exp).map_err(status::internal)?;
-    let metadata = json!({"name": context.action.name, "namespace": context.action.namespace, "uid": of(&account.value).uid,
+    let metadata = json!({"name": context.action.name, "namespace": context.action.namespace, "uid": of(&account.value()).uid,
         "creationTimestamp": context.timestamp()});
     request["kind"] = "TokenRequest".into();
     request["apiVersion"] = "authentication.k8s.io/v1".into();
@@ -94,7 +94,7 @@ fn bound(context: &RequestContext<'_>, account: &Value, reference: &Value) -> Re
         let about = About { group: "", resource: plural, name: text("name") };
         let record = context.server.store.get(&Resource::new("", plural), &Key::new(namespace, text("name")));
         let record = record.ok_or_else(|| status::not_found(about))?;
-        let own = of(&record.value);
+        let own = of(&record.value());
         if !text("uid").is_empty() && text("uid") != own.uid {
             let why = format!(
                 "the UID in the bound object reference ({}) does not match the UID in record. The object might have been \
@@ -109,17 +109,18 @@ fn bound(context: &RequestContext<'_>, account: &Value, reference: &Value) -> Re
         ("", "") if reference.is_null() => {}
         ("v1", "Pod") => {
             let (own, pod) = found("pods", Some(namespace))?;
-            if pod.value["spec"]["serviceAccountName"] != context.action.name {
+            if pod.value()["spec"]["serviceAccountName"] != context.action.name {
                 return Err(status::bad_request(format!(
                     "cannot bind token for serviceaccount \"{}\" to pod running with different serviceaccount name.",
                     context.action.name
                 )));
             }
             bound.pod = Some(own);
-            bound.node = pod.value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(|name| {
-                let node = context.server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));
-                node.map_or(Reference { name: name.into(), uid: String::new() }, |node| of(&node.value))
-            });
+            bound.node =
+                pod.value()["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(|name| {
+                    let node = context.server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));
+                    node.map_or(Reference { name: name.into(), uid: String::new() }, |node| of(&node.value()))
+                });
         }
         ("v1", "Secret") => bound.secret = Some(found("secrets", Some(namespace))?.0),
         ("v1", "Node") => bound.node = Some(found("nodes", None)?.0),

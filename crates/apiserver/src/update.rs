@@ -3,6 +3,8 @@
 //! Rules: apiserver `pkg/registry/generic/registry/store.go` (Update), `pkg/registry/rest/update.go`. Every
 //! request that changes an existing object ends in [`change`].
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::admission::{self, Attributes, Operation, QuotaLock};
@@ -52,7 +54,7 @@ pub async fn update(context: &RequestContext<'_>, decoded: Decoded) -> Result<(S
     let Some(record) = context.server.store.get(&context.entry.resource, &context.key()) else {
         return Err(status::not_found(context.about()));
     };
-    check_uid(context, &record.value["metadata"]["uid"], &value)?;
+    check_uid(context, &record.value()["metadata"]["uid"], &value)?;
     check_version(version_of(&value))?;
     if is_any(version_of(&value)) && !may_update_unconditionally(&context.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
@@ -80,7 +82,8 @@ pub async fn change(
             .store
             .get(&context.entry.resource, &context.key())
             .ok_or_else(|| status::not_found(context.about()))?;
-        let present = versions::served(&context.entry.kind, &record.value);
+        let value = record.value();
+        let present = versions::served(&context.entry.kind, &value);
         let next = transform(&present)?;
         if let Some(shown) = commit(context, &record, next).await? {
             return Ok(shown);
@@ -92,11 +95,12 @@ pub async fn change(
 /// Commits the next state of `record`; `None` if another write came first.
 async fn commit(
     context: &RequestContext<'_>,
-    record: &std::sync::Arc<Record>,
+    record: &Arc<Record>,
     mut next: Value,
 ) -> Result<Option<Shown>, StatusError> {
     let kind = &context.entry.kind;
-    let present = versions::served(kind, &record.value);
+    let value = record.value();
+    let present = versions::served(kind, &value);
     check_identity(context, &present, &mut next)?;
     decoding::default(kind, &mut next);
     // A binding isn't an update: its fields have no owner, and it doesn't increment the generation.
@@ -133,22 +137,22 @@ async fn commit(
     // Any change of who owns a Scale's replicas, even of the time only, is written
     // (`managedfields.ScaleHandler.ToParent`).
     let is_scale = context.action.subresource == "scale" && context.action.verb == "update";
-    let is_same = if is_scale { record.value == next } else { managed::is_unchanged(&record.value, &next) };
+    let is_same = if is_scale { *value == next } else { managed::is_unchanged(&value, &next) };
     if is_same {
         return Ok(Some(Shown::Stored(record.clone())));
     }
     let store = &context.server.store;
     if context.query.dry_run {
         store.check(&context.entry.resource, &record.key, &next).map_err(status::unwritten)?;
-        return Ok(Some(Shown::Draft(next)));
+        return Ok(Some(Shown::Draft(Arc::new(next))));
     }
     let result = if let Some(last) = last {
         let removed =
-            store.remove(&context.entry.resource, &record.key, record.revision, record.value.clone()).await;
+            store.remove(&context.entry.resource, &record.key, record.revision, record.to_value()).await;
         if removed.is_ok() {
             drop(promise);
             held.settle(context).await;
-            return Ok(Some(Shown::Draft(last)));
+            return Ok(Some(Shown::Draft(Arc::new(last))));
         }
         removed
     } else {

@@ -38,10 +38,24 @@ pub fn read<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
 
 /// Returns a record's JSON in the version of `kind`.
 pub fn served_json(kind: &Kind, record: &Record) -> Bytes {
-    match served(kind, &record.value) {
-        Cow::Borrowed(_) => record.json().clone(),
+    if record.is_served_as(kind.serial()) {
+        return record.json().clone();
+    }
+    match served(kind, &record.value()) {
+        Cow::Borrowed(_) => {
+            record.note_served_as(kind.serial());
+            record.json().clone()
+        }
         Cow::Owned(value) => value.to_string().into(),
     }
+}
+
+/// Returns whether a record's JSON is what is served in the version of `kind`.
+pub fn is_served_as_stored(kind: &Kind, record: &Record) -> bool {
+    if !record.is_served_as(kind.serial()) && matches!(served(kind, &record.value()), Cow::Borrowed(_)) {
+        record.note_served_as(kind.serial());
+    }
+    record.is_served_as(kind.serial())
 }
 
 /// Converts an object to the stored version, in the form in which the store returns it. Dry runs are

@@ -5,7 +5,6 @@
 //! object that starts to match the selectors is ADDED, one that stops matching is DELETED. The lines of full
 //! objects are shared by all watchers; other formats are serialised per watcher.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +126,7 @@ struct Lines {
 impl Lines {
     fn of_state(&mut self, record: &Record) -> Option<Bytes> {
         let is_selected = self.selection.is_everything()
-            || self.selection.matches(&versions::served(&self.entry.kind, &record.value));
+            || self.selection.matches(&versions::served(&self.entry.kind, &record.value()));
         is_selected.then(|| self.of_record(Verb::Added, record, None))
     }
 
@@ -139,7 +138,7 @@ impl Lines {
             return Some(self.of_record(event.verb, &event.record, Some(event)));
         }
         let matches =
-            |record: &Record| self.selection.matches(&versions::served(&self.entry.kind, &record.value));
+            |record: &Record| self.selection.matches(&versions::served(&self.entry.kind, &record.value()));
         let before = event.previous.as_deref().is_some_and(matches);
         let after = event.verb != Verb::Deleted && matches(&event.record);
         match (before, after) {
@@ -153,7 +152,7 @@ impl Lines {
             // the revision of the change (`cacheWatcher.convertToWatchEvent`).
             (true, false) => {
                 let previous = event.previous.as_ref()?;
-                let last = Record::new(previous.key.clone(), event.revision(), previous.value.clone());
+                let last = Record::new(previous.key.clone(), event.revision(), previous.to_value());
                 Some(self.of_record(Verb::Deleted, &last, None))
             }
         }
@@ -163,20 +162,18 @@ impl Lines {
         let kind = &self.entry.kind;
         match self.form {
             ResponseFormat::Object | ResponseFormat::Discovery(_) => match event {
-                Some(event)
-                    if event.verb == verb
-                        && matches!(versions::served(kind, &record.value), Cow::Borrowed(_)) =>
-                {
+                Some(event) if event.verb == verb && versions::is_served_as_stored(kind, record) => {
                     event.line().clone()
                 }
                 _ => line(verb, &versions::served_json(kind, record)),
             },
             ResponseFormat::Metadata | ResponseFormat::MetadataList => {
-                let value = reply::partial(&versions::served(kind, &record.value), "PartialObjectMetadata");
+                let value = reply::partial(&versions::served(kind, &record.value()), "PartialObjectMetadata");
                 line(verb, value.to_string().as_bytes())
             }
             ResponseFormat::Table(version) => {
-                let value = versions::served(kind, &record.value);
+                let value = record.value();
+                let value = versions::served(kind, &value);
                 let mut table = objects::table(kind, &[&value], self.include, Timestamp::now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
                 table["metadata"] = json!({"resourceVersion": record.revision.to_string()});

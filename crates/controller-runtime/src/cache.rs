@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest wait between two attempts to list or watch.
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The number of objects in a page of a list.
+const PAGE: u32 = 500;
 /// How long the server may keep one watch open, in seconds (kube refuses 295 and more).
 const WATCH_SECONDS: u32 = 290;
 
@@ -117,6 +119,12 @@ fn version<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
+/// An object without `managedFields`, which no controller reads and which take more memory than the rest.
+fn slim<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
+
 impl<K: Resource> Default for Cache<K> {
     fn default() -> Self {
         Self(Arc::new(Inner {
@@ -205,7 +213,7 @@ impl<K: Resource> Cache<K> {
     }
 
     fn put(&self, key: Key, object: K) {
-        let new = Arc::new(object);
+        let new = Arc::new(slim(object));
         let old = self.write().objects.insert(key, new.clone());
         self.tell(&Change { old, new: Some(new) });
     }
@@ -250,7 +258,7 @@ impl<K: Resource> Cache<K> {
         drop(contents);
         if let Some(old) = old {
             // The event's last state is that of the cached object only if the uid is the same.
-            let last = if old.meta().uid == object.meta().uid { Arc::new(object) } else { old };
+            let last = if old.meta().uid == object.meta().uid { Arc::new(slim(object)) } else { old };
             self.tell(&Change { old: Some(last), new: None });
         }
     }
@@ -321,9 +329,18 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let labels = labels.map(str::to_owned);
-    let list = api.list(&ListParams { label_selector: labels.clone(), ..ListParams::default() }).await?;
-    let mut at = list.metadata.resource_version.unwrap_or_else(|| "0".into());
-    cache.replaced(list.items, at.parse().unwrap_or(0));
+    let mut page = ListParams { label_selector: labels.clone(), limit: Some(PAGE), ..ListParams::default() };
+    let mut objects = Vec::new();
+    let mut at = loop {
+        let list = api.list(&page).await?;
+        objects.extend(list.items.into_iter().map(slim));
+        page.continue_token = list.metadata.continue_.filter(|next| !next.is_empty());
+        if page.continue_token.is_none() {
+            // All pages are of the version of the first.
+            break list.metadata.resource_version.unwrap_or_else(|| "0".into());
+        }
+    };
+    cache.replaced(objects, at.parse().unwrap_or(0));
     let params = WatchParams { label_selector: labels, ..WatchParams::default().timeout(WATCH_SECONDS) };
     loop {
         let mut events = api.watch(&params, &at).await?.boxed();

@@ -8,6 +8,7 @@ mod apps;
 mod recorded;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use k8s_openapi::api::{
@@ -83,6 +84,9 @@ pub enum NameRule {
 
 type MakeSchema = fn() -> Schema;
 
+/// The next serial number.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
+
 /// A kind that is served.
 #[derive(Clone)]
 pub struct Kind {
@@ -123,6 +127,7 @@ pub struct Kind {
     pub stored_version: bool,
     /// The warning for clients of a deprecated version.
     pub deprecation: Option<String>,
+    serial: u64,
     stored_schema: Option<Arc<Schema>>,
     make_schema: Option<MakeSchema>,
     schema: Arc<OnceLock<Arc<Schema>>>,
@@ -156,10 +161,16 @@ impl Kind {
             storage: (group.to_owned(), plural.to_owned()),
             stored_version: true,
             deprecation: None,
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             stored_schema: None,
             make_schema: None,
             schema: Arc::new(OnceLock::new()),
         }
+    }
+
+    /// Returns a number that no other kind of this process has, and that is not 0: one whose definition was changed is another.
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// Returns the storage path of objects in Kubernetes, which appears in messages.

@@ -46,7 +46,7 @@ pub fn validate(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Res
 
 fn ranges(at: &Attributes<'_>) -> Vec<Value> {
     let records = at.context.server.store.list(&Resource::new("", "limitranges"), at.namespace()).records;
-    records.iter().map(|record| record.value.clone()).collect()
+    records.iter().map(|record| record.to_value()).collect()
 }
 
 fn limits<'v>(range: &'v Value, kind: &'v str) -> impl Iterator<Item = &'v Value> {

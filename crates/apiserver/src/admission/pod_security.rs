@@ -50,7 +50,7 @@ fn judge(at: &Attributes<'_>, object: &Value, pod: &Value, enforces: bool) -> Re
     let namespace = at.namespace().unwrap_or_default();
     let namespace = at.context.server.store.get(&crate::namespaces(), &Key::new(None, namespace));
     let Some(namespace) = namespace else { return Ok(()) };
-    let (policy, faults) = Policy::of(&namespace.value["metadata"]["labels"]);
+    let (policy, faults) = Policy::of(&namespace.value()["metadata"]["labels"]);
     let note =
         |key: &str, value: String| at.context.annotate(format!("pod-security.kubernetes.io/{key}"), value);
     if !faults.is_empty() {
@@ -117,11 +117,11 @@ fn warn_of_pods(at: &Attributes<'_>, enforce: LevelVersion) {
     // By violation: the first pod's name, and the number of pods.
     let mut found = BTreeMap::<String, (String, usize)>::new();
     for pod in pods.iter().take(MAX_CHECKED_PODS) {
-        let violations = pod_security::violations(enforce, &pod.value);
+        let violations = pod_security::violations(enforce, &pod.value());
         if violations.is_empty() {
             continue;
         }
-        let name = text(&pod.value["metadata"]["name"]).to_owned();
+        let name = text(&pod.value()["metadata"]["name"]).to_owned();
         found.entry(pod_security::reasons(&violations)).or_insert((name, 0)).1 += 1;
     }
     if pods.len() > MAX_CHECKED_PODS {

@@ -60,8 +60,8 @@ fn set_priority(at: &Attributes<'_>, pod: &mut Value) -> Result<(), StatusError>
             })?;
             (
                 name.to_owned(),
-                class.value["value"].as_i64().unwrap_or(0),
-                class.value["preemptionPolicy"].clone(),
+                class.value()["value"].as_i64().unwrap_or(0),
+                class.value()["preemptionPolicy"].clone(),
             )
         }
         None => match default_class(at) {
@@ -103,8 +103,8 @@ fn set_priority(at: &Attributes<'_>, pod: &mut Value) -> Result<(), StatusError>
 /// Returns the default class; if there are several, the one with the lowest value.
 fn default_class(at: &Attributes<'_>) -> Option<Value> {
     let records = at.context.server.store.list(&classes(), None).records;
-    let defaults = records.iter().filter(|class| class.value["globalDefault"] == true);
-    defaults.min_by_key(|class| class.value["value"].as_i64()).map(|class| class.value.clone())
+    let defaults = records.iter().filter(|class| class.value()["globalDefault"] == true);
+    defaults.min_by_key(|class| class.value()["value"].as_i64()).map(|class| class.to_value())
 }
 
 /// Rejects a second default PriorityClass.

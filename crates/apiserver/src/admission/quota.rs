@@ -25,9 +25,9 @@ use semantics::{Amounts, Quantity, add, raw_amounts};
 /// The number of attempts to write a quota's status, in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
 
-/// A cache of the usage of each object in a namespace, by the object's revision. It has at most one entry per
-/// counted object.
-type Ledger = HashMap<(Resource, Key), (u64, Arc<Amounts>)>;
+/// A cache of the usage of each object in a namespace, by the object's revision; of an object that is being deleted it has none. It has
+/// at most one entry per counted object.
+type Ledger = HashMap<(Resource, Key), (u64, Option<Arc<Amounts>>)>;
 
 /// The locks of the namespaces with quotas, and the namespaces whose quota status is outdated.
 #[derive(Default)]
@@ -102,7 +102,7 @@ pub async fn check(
     }
     let mut ledger = server.quotas.lock(namespace).await;
     for quota in server.store.list(&quotas(), Some(namespace)).records {
-        check_one(at, kind, &quota.value, [Some(object), old], &mut ledger)?;
+        check_one(at, kind, &quota.value(), [Some(object), old], &mut ledger)?;
     }
     Ok(Some(Lease { ledger, namespace: namespace.to_owned() }))
 }
@@ -180,8 +180,10 @@ fn used_of(server: &ApiServer, entry: &Entry, quota: &Value, ledger: &mut Ledger
     let namespace = quota["metadata"]["namespace"].as_str();
     let now = Timestamp::now();
     let mut used = Amounts::new();
+    // Without scopes it counts every object, and none needs to be looked at.
+    let has_scopes = !quota["spec"]["scopes"].is_null() || !quota["spec"]["scopeSelector"].is_null();
     for record in server.store.list(&entry.resource, namespace).records {
-        if kind.is_in_scope(quota, &record.value) {
+        if !has_scopes || kind.is_in_scope(quota, &record.value()) {
             add(&mut used, &known(kind, &entry.resource, &record, now, ledger));
         }
     }
@@ -195,15 +197,15 @@ fn known(
     now: Timestamp,
     ledger: &mut Ledger,
 ) -> Arc<Amounts> {
-    // A terminating pod stops counting after a time, without a change of the object, so it isn't cached.
-    if !record.value["metadata"]["deletionTimestamp"].is_null() {
-        return Arc::new(kind.usage(&record.value, now));
+    let (revision, usage) = ledger.entry((resource.clone(), record.key.clone())).or_default();
+    if *revision != record.revision {
+        let value = record.value();
+        // A terminating pod stops counting after a time, without a change of the object, so its usage isn't cached.
+        let is_terminating = !value["metadata"]["deletionTimestamp"].is_null();
+        *usage = (!is_terminating).then(|| Arc::new(kind.usage(&value, now)));
+        *revision = record.revision;
     }
-    let place = ledger.entry((resource.clone(), record.key.clone())).or_default();
-    if place.0 != record.revision {
-        *place = (record.revision, Arc::new(kind.usage(&record.value, now)));
-    }
-    place.1.clone()
+    usage.clone().unwrap_or_else(|| Arc::new(kind.usage(&record.value(), now)))
 }
 
 /// Writes `status.hard` and `status.used` of a namespace's quotas if they changed.
@@ -212,11 +214,13 @@ async fn write_status(server: &ApiServer, namespace: &str, ledger: &mut Ledger) 
     for record in server.store.list(&quotas(), Some(namespace)).records {
         let mut record = record;
         for _ in 0..MAX_ATTEMPTS {
-            let status = status_of(server, &catalog, &record.value, ledger);
-            if record.value["status"] == status || !record.value["metadata"]["deletionTimestamp"].is_null() {
+            let status = status_of(server, &catalog, &record.value(), ledger);
+            if record.value()["status"] == status
+                || !record.value()["metadata"]["deletionTimestamp"].is_null()
+            {
                 break;
             }
-            let mut next = record.value.clone();
+            let mut next = record.to_value();
             next["status"] = status;
             match server.store.replace(&quotas(), &record.key, record.revision, next).await {
                 Err(store::Error::Changed(present)) => record = present,
@@ -256,7 +260,7 @@ fn status_of(
 /// here because it shares the counting.
 pub async fn run(server: Arc<ApiServer>, stop: CancellationToken) {
     for quota in server.store.list(&quotas(), None).records {
-        server.quotas.touch(quota.value["metadata"]["namespace"].as_str().unwrap_or_default());
+        server.quotas.touch(quota.value()["metadata"]["namespace"].as_str().unwrap_or_default());
     }
     loop {
         if stop.run_until_cancelled(server.quotas.wake.notified()).await.is_none() {

@@ -41,7 +41,7 @@ pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Resu
         named.as_str().or(claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
     });
     let found = at.context.server.store.get(&classes(), &Key::new(None, class));
-    let may_grow = found.is_some_and(|class| class.value["allowVolumeExpansion"] == true);
+    let may_grow = found.is_some_and(|class| class.value()["allowVolumeExpansion"] == true);
     if class == before && may_grow {
         return Ok(());
     }
@@ -62,11 +62,11 @@ pub fn fill_in(at: &Attributes<'_>, claim: &mut Value) {
         DEFAULT.iter().any(|annotation| class["metadata"]["annotations"][annotation] == "true")
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let newest =
-        records.iter().map(|record| &record.value).filter(|class| is_default(class)).max_by_key(|class| {
-            let metadata = &class["metadata"];
-            (text(&metadata["creationTimestamp"]), std::cmp::Reverse(text(&metadata["name"])))
-        });
+    let all = records.iter().map(|record| record.value());
+    let newest = all.filter(|class| is_default(class)).max_by_key(|class| {
+        let metadata = &class["metadata"];
+        (text(&metadata["creationTimestamp"]), std::cmp::Reverse(text(&metadata["name"])))
+    });
     if let Some(class) = newest {
         claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
     }

@@ -33,7 +33,7 @@ fn is_bound_to_living(store: &Store, claims: &Claims) -> bool {
     let lives = |plural: &str, namespace: Option<&str>, reference: &Reference| {
         let found = store.get(&Resource::new("", plural), &Key::new(namespace, &reference.name));
         // Kubernetes honours the tokens of a deleted object for its grace period; nothing here needs that.
-        found.is_some_and(|record| uid(&record.value) == reference.uid)
+        found.is_some_and(|record| uid(&record.value()) == reference.uid)
     };
     let own = Some(bound.namespace.as_str());
     claims.sub == account_name(&bound.namespace, &account.name)

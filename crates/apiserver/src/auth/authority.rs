@@ -84,8 +84,10 @@ impl State {
         for ((kind, _), watch) in FOLLOWED.iter().zip(&mut self.watches) {
             loop {
                 match watch.try_recv() {
-                    Ok(event) if event.verb == Verb::Deleted => self.index.remove(*kind, &event.record.value),
-                    Ok(event) => self.index.put(*kind, &event.record.value),
+                    Ok(event) if event.verb == Verb::Deleted => {
+                        self.index.remove(*kind, &event.record.value())
+                    }
+                    Ok(event) => self.index.put(*kind, &event.record.value()),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return false,
                 }
@@ -98,7 +100,7 @@ impl State {
         *self = Self::default();
         for (kind, plural) in FOLLOWED {
             let (snapshot, watch) = store.list_and_watch(&Resource::new(GROUP, plural), None);
-            snapshot.records.iter().for_each(|record| self.index.put(kind, &record.value));
+            snapshot.records.iter().for_each(|record| self.index.put(kind, &record.value()));
             self.watches.push(watch.events);
         }
     }
@@ -292,7 +294,7 @@ mod tests {
         let key = Key::new(Some("n"), "b");
         let record = authority.store.create(&bindings, key.clone(), binding.clone()).await.unwrap();
         assert!(may());
-        authority.store.remove(&bindings, &key, record.revision, record.value.clone()).await.unwrap();
+        authority.store.remove(&bindings, &key, record.revision, record.to_value()).await.unwrap();
         assert!(!may());
         // The watches end when the store closes them. Later writes still count.
         authority.store.close();

@@ -17,10 +17,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
-use serde_json::Value;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
@@ -343,10 +344,10 @@ fn load(database: &Database) -> Result<(Loaded, Vec<Unreadable>), redb::Error> {
     for entry in transaction.open_table(OBJECTS)?.iter()? {
         let (key, json) = entry?;
         let ((resource, key), json) = (key.value(), json.value());
-        match read(json) {
-            Ok((revision, value)) => {
-                objects
-                    .push((Resource::from_text(resource), Record::new(Key::from_text(key), revision, value)));
+        match revision_of(json) {
+            Ok(revision) => {
+                let record = Record::from_json(Key::from_text(key), revision, Bytes::copy_from_slice(json));
+                objects.push((Resource::from_text(resource), record));
             }
             Err(why) => {
                 let (resource, key) = (resource.to_owned(), key.to_owned());
@@ -358,11 +359,20 @@ fn load(database: &Database) -> Result<(Loaded, Vec<Unreadable>), redb::Error> {
     Ok((Loaded { revision, objects }, unreadable))
 }
 
-/// Parses an object and its revision.
-fn read(json: &[u8]) -> Result<(u64, Value), String> {
-    let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-    Ok((revision.ok_or("it has no resourceVersion")?, value))
+/// Reads the revision of an object, and sees that all of its text is JSON; the rest is parsed when somebody asks for it.
+fn revision_of(json: &[u8]) -> Result<u64, String> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Option<Metadata>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: Option<String>,
+    }
+    let object: Object = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let revision = object.metadata.and_then(|metadata| metadata.resource_version?.parse().ok());
+    Ok(revision.ok_or("it has no resourceVersion")?)
 }
 
 /// Moves unreadable objects from the store into files beside it. They are removed from the store only after

@@ -4,7 +4,7 @@
 //! validation belong to [`crate`]. Writes go through [`Store::create`], [`Store::replace`] and
 //! [`Store::remove`], each a compare-and-swap on an object's revision. Readers get shared [`Record`]s,
 //! watchers shared [`Event`]s. Nothing is serialised under a lock: a record's JSON is built once, on first
-//! use, and shared by all readers and watchers.
+//! use, and shared by all readers and watchers. Of most objects only the JSON is kept ([`Record`]).
 //!
 //! Old states are not stored. Each resource keeps a bounded ring of its latest events, all but the last few as text. An
 //! older list is reconstructed from the present one by undoing the events since; beyond the ring, it is [`Gone`] (HTTP
@@ -250,6 +250,7 @@ impl Store {
             record
         };
         self.journal.durable(record.revision).await?;
+        record.settle();
         Ok(record)
     }
 
@@ -258,7 +259,7 @@ impl Store {
     /// # Errors
     /// The limit that it exceeds.
     pub fn check(&self, resource: &Resource, key: &Key, value: &Value) -> Result<(), OutOfBounds> {
-        extent::check(value, || self.get(resource, key).map(|record| Extent::of(&record.value)))
+        extent::check(value, || self.get(resource, key).map(|record| Extent::of(&record.value())))
     }
 
     /// Replaces an object if its revision is `expected`.
@@ -282,6 +283,7 @@ impl Store {
             record
         };
         self.journal.durable(record.revision).await?;
+        record.settle();
         Ok(record)
     }
 
@@ -306,6 +308,7 @@ impl Store {
             record
         };
         self.journal.durable(record.revision).await?;
+        record.settle();
         Ok(record)
     }
 

@@ -27,7 +27,7 @@ fn store(window: usize) -> Store {
 async fn writes_are_compared_and_swapped_and_numbered() {
     let store = store(10);
     let made = store.create(&things(), key("x"), thing("x")).await.unwrap();
-    assert_eq!(made.value["metadata"]["resourceVersion"], made.revision.to_string());
+    assert_eq!(made.value()["metadata"]["resourceVersion"], made.revision.to_string());
     assert!(matches!(store.create(&things(), key("x"), thing("x")).await, Err(Error::Exists)));
     let next = store.replace(&things(), &key("x"), made.revision, thing("x")).await.unwrap();
     assert!(next.revision > made.revision);
@@ -102,8 +102,8 @@ async fn events_that_were_kept_as_text_are_what_they_were() {
         let then = watch.events.recv().await.unwrap();
         assert_eq!((event.verb, event.revision()), (then.verb, then.revision()));
         assert_eq!((&event.record.key, event.line()), (&then.record.key, then.line()));
-        assert_eq!(event.record.value, then.record.value);
-        let previous = |event: &Event| event.previous.as_ref().map(|record| record.value.clone());
+        assert_eq!(event.record.value(), then.record.value());
+        let previous = |event: &Event| event.previous.as_ref().map(|record| record.to_value());
         assert_eq!(previous(&event), previous(&then));
     }
 }
@@ -169,7 +169,7 @@ proptest! {
             let events = store.watch(&things(), Start::After(revision)).map(|watch| watch.backlog.len());
             prop_assert_eq!(past.is_err(), events.is_err());
             if let Ok(past) = past {
-                let texts = past.records.iter().map(|record| record.value.to_string()).collect::<Vec<_>>();
+                let texts = past.records.iter().map(|record| record.value().to_string()).collect::<Vec<_>>();
                 prop_assert_eq!(texts, state);
             } else {
                 let later = store.revision() - revision;

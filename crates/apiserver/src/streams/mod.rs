@@ -120,7 +120,7 @@ pub async fn answer(context: &RequestContext<'_>, parts: &Parts) -> Result<Respo
         .store()
         .get(&resource, &Key::new(action.namespace, action.name))
         .ok_or_else(|| status::not_found(about))?;
-    let pod = &record.value;
+    let pod = &record.value();
     let parameters = query::pairs(parts.uri.query().unwrap_or_default());
     admission::connect(context, &options(action, &parameters)).await?;
     let permit = server.sessions.permit()?;

@@ -301,9 +301,11 @@ async fn mistyped_bodies_of_subresources_are_rejected() {
     }
     let store = served.cluster.server().store();
     let stored = store.get(&Resource::new("", "pods"), &Key::new(Some("default"), "p")).unwrap();
-    assert!(stored.value["metadata"]["annotations"].is_null() && stored.value["spec"]["nodeName"].is_null());
+    assert!(
+        stored.value()["metadata"]["annotations"].is_null() && stored.value()["spec"]["nodeName"].is_null()
+    );
     let stored = store.get(&Resource::new("apps", "deployments"), &Key::new(Some("default"), "d")).unwrap();
-    assert_eq!(stored.value["spec"]["replicas"], 3);
+    assert_eq!(stored.value()["spec"]["replicas"], 3);
     served.cluster.stop().await;
 }
 

@@ -73,7 +73,7 @@ fn compiled<T>(
         match known.get(&key) {
             Some((revision, made)) if *revision == record.revision => made.clone(),
             _ => {
-                let made = Arc::new(compile(&record.value));
+                let made = Arc::new(compile(&record.value()));
                 known.insert(key, (record.revision, made.clone()));
                 made
             }

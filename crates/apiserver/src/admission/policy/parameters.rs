@@ -60,7 +60,7 @@ pub fn collect(at: &Attributes<'_>, kind: Option<&Entry>, binding: &Binding) -> 
         None => {
             let selector = LabelSelector::of(&reference["selector"]).map_err(|error| error.to_string())?;
             let all = store.list(&entry.resource, namespace).records;
-            all.into_iter().filter(|record| selector.matches(&record.value)).collect()
+            all.into_iter().filter(|record| selector.matches(&record.value())).collect()
         }
     };
     if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
@@ -69,5 +69,5 @@ pub fn collect(at: &Attributes<'_>, kind: Option<&Entry>, binding: &Binding) -> 
     if found.len() > MAX_PARAMETERS {
         return Err(format!("more than {MAX_PARAMETERS} params found for policy binding"));
     }
-    Ok(found.iter().map(|record| versions::served(&entry.kind, &record.value).into_owned()).collect())
+    Ok(found.iter().map(|record| versions::served(&entry.kind, &record.value()).into_owned()).collect())
 }

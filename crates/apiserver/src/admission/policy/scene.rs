@@ -3,7 +3,6 @@
 //! Source: apiserver `pkg/admission/plugin/cel`. The variables are `object`, `oldObject`, `request`,
 //! `params`, `namespaceObject` and the policy's own under `variables`. There is no `authorizer`.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -147,7 +146,7 @@ fn namespace(at: &Attributes<'_>) -> Value {
     let found =
         name.and_then(|name| at.context.server.store.get(&crate::namespaces(), &Key::new(None, name)));
     let Some(found) = found else { return Value::Null };
-    let mut namespace = Cow::Borrowed(&found.value).into_owned();
+    let mut namespace = found.to_value();
     if let Some(metadata) = namespace["metadata"].as_object_mut() {
         metadata.remove("managedFields");
         metadata.remove("ownerReferences");

@@ -147,7 +147,8 @@ fn endpoints(server: &ApiServer, namespace: &str, name: &str, port: u16) -> Resu
     let store = &server.store;
     let service = store.get(&Resource::new("", "services"), &Key::new(Some(namespace), name));
     let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
-    let ports = service.value["spec"]["ports"].as_array().into_iter().flatten();
+    let service = service.value();
+    let ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let wanted = ports
         .filter(|candidate| candidate["port"] == port)
         .map(|candidate| candidate["name"].as_str().unwrap_or_default().to_owned())
@@ -156,7 +157,7 @@ fn endpoints(server: &ApiServer, namespace: &str, name: &str, port: u16) -> Resu
     let slices = store.list(&Resource::new("discovery.k8s.io", "endpointslices"), Some(namespace)).records;
     let own = slices
         .iter()
-        .map(|slice| &slice.value)
+        .map(|slice| slice.value())
         .filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == name);
     let mut found = Vec::new();
     for slice in own {

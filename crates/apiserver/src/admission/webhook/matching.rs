@@ -103,7 +103,7 @@ pub fn selects_namespace(
     let namespace = at.context.server.store.get(&crate::namespaces(), &Key::new(None, name));
     let namespace =
         namespace.ok_or_else(|| status::not_found(About { group: "", resource: "namespaces", name }))?;
-    Ok(selector.matches(&namespace.value))
+    Ok(selector.matches(&namespace.value()))
 }
 
 /// Returns whether the selector matches the new or the old object.

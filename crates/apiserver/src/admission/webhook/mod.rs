@@ -82,7 +82,7 @@ impl Hooks {
             match compiled.get(&key) {
                 Some((revision, hooks)) if *revision == record.revision => hooks.clone(),
                 _ => {
-                    let hooks = Arc::new(hook::compile(&record.value));
+                    let hooks = Arc::new(hook::compile(&record.value()));
                     compiled.insert(key, (record.revision, hooks.clone()));
                     hooks
                 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use redb::StorageBackend;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::{Error, OutOfBounds, Start, Store};
 use super::*;
@@ -44,7 +44,7 @@ async fn objects_survive_a_restart() {
     let store = Store::open(WINDOW, &path).unwrap();
     assert_eq!(names(&store), ["a/x"]);
     let found = store.get(&things(), &key("x")).unwrap();
-    assert_eq!((found.revision, &found.value), (second.revision, &second.value));
+    assert_eq!((found.revision, &found.value()), (second.revision, &second.value()));
     assert!(store.revision() > last.revision, "a revision that was seen must not come again");
     let gone = store.watch(&things(), Start::After(last.revision)).unwrap_err();
     assert_eq!(gone.oldest, store.revision());
@@ -166,10 +166,10 @@ async fn a_migration_is_atomic() {
     let open = |steps: &[Step]| Disk::begin(Path::new("medium"), medium.opener(), steps);
     assert!(matches!(open(&[mark, fail]), Err(OpenError::Damaged { .. })));
     let (journal, loaded) = open(&[]).expect("the failed step has left the file as it was");
-    assert!(loaded.objects[0].1.value["marked"].is_null());
+    assert!(loaded.objects[0].1.value()["marked"].is_null());
     drop(journal);
     let (journal, loaded) = open(&[mark]).unwrap();
-    assert_eq!(loaded.objects[0].1.value["marked"], true);
+    assert_eq!(loaded.objects[0].1.value()["marked"], true);
     drop(journal);
     let refused = open(&[]).err();
     assert!(matches!(refused, Some(OpenError::Newer { found: 2, known: 1, .. })), "{refused:?}");
@@ -274,5 +274,5 @@ proptest! {
 }
 
 fn values(store: &Store) -> Vec<Value> {
-    store.list(&things(), None).records.iter().map(|record| record.value.clone()).collect()
+    store.list(&things(), None).records.iter().map(|record| record.to_value()).collect()
 }
