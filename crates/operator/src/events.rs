@@ -13,6 +13,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::context::Shared;
+use crate::readable::{Told, Unreadable};
 
 /// No more events of a job are remembered.
 const MOST_EVENTS: usize = 64;
@@ -56,6 +57,21 @@ pub(crate) async fn tell(
             tracing::warn!(reason = notice.reason, %error, "cannot record an event");
         }
     }
+}
+
+/// Says on each job that cannot be decoded that it cannot, and why. Never ends.
+pub(crate) async fn tell_of_unreadable(context: &Shared, told: &mut Told, source: &'static str) {
+    while let Some(Unreadable { reference, why }) = told.recv().await {
+        let notice = Notice {
+            warning: true,
+            reason: api::REASON_VALIDATION.to_owned(),
+            message: format!(
+                "this operator cannot read the job, so changes of it have no effect: {why}. Correct the field, or delete the job"
+            ),
+        };
+        tell(context, &Subject { reference, source }, &[notice], None, Timestamp::now()).await;
+    }
+    std::future::pending().await
 }
 
 /// Creates an event, or counts it once more. How often it was recorded is remembered; where that was forgotten, the event

@@ -31,6 +31,7 @@ mod pod_groups;
 pub mod progress;
 mod progression;
 mod publish;
+mod readable;
 mod reconcile;
 mod references;
 mod run;

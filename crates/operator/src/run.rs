@@ -15,6 +15,7 @@ use tracing::Instrument;
 use crate::capacity::SharedCapacity;
 use crate::context::{Context, Settings, Shared};
 use crate::error::{Class, Error};
+use crate::events;
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::metrics::Counted;
@@ -64,7 +65,7 @@ pub async fn operate(
     }
     let memory = Arc::new(Memory::default());
     let (namespace, gang) = (settings.namespace.as_deref(), settings.plan.gang.as_ref());
-    let (controller, stores) = controller(&client, namespace, gang, &memory, &vitals.health);
+    let (controller, stores, mut unreadable) = controller(&client, namespace, gang, &memory, &vitals.health);
     let jobs = controller.store();
     vitals.metrics.watch_jobs(jobs.clone());
     let (now_listed, listed) = watch::channel(false);
@@ -111,6 +112,7 @@ pub async fn operate(
         () = all_listed => {}
         () = trainjobs => {}
         () = context.watch_pauses() => {}
+        () = events::tell_of_unreadable(&context, &mut unreadable, api::EVENT_SOURCE) => {}
         () = progression::track(&context.shared, || progression::mpijobs(&context)) => {}
     }
     context.vitals.health.set_ready(false);

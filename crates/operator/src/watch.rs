@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
+use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, MPIJobSpec, OPERATOR_NAME};
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{ApiResource, DynamicObject};
@@ -23,6 +23,7 @@ use crate::health::Health;
 use crate::memory::Memory;
 use crate::owned::owner_by;
 use crate::pod_groups;
+use crate::readable::{Readable, Told, readable};
 use crate::slim::{Slim, unwrapped};
 
 /// The annotation with what `kubectl apply` last sent, which is the whole job a second time.
@@ -64,16 +65,16 @@ impl Stores {
     }
 }
 
-/// Returns the controller of MPIJobs in one or all namespaces, which their children trigger too, and the children's
-/// stores. Records Launchers that fail or end, and the jobs that are triggered.
+/// Returns the controller of MPIJobs in one or all namespaces, which their children trigger too, the children's stores, and the
+/// jobs that cannot be read. Records Launchers that fail or end, and the jobs that are triggered.
 pub(crate) fn controller(
     client: &Client,
     namespace: Option<&str>,
     gang: Option<&Gang>,
     memory: &Arc<Memory>,
     health: &Arc<Health>,
-) -> (Controller<MPIJob>, Stores) {
-    let controller = of_jobs(scoped(client, namespace), health.clone());
+) -> (Controller<MPIJob>, Stores, Told) {
+    let (controller, unreadable) = of_jobs(scoped(client, namespace), health.clone());
     let (pods_seen, jobs_seen) = (memory.clone(), memory.clone());
     let (controller, services) = watch(controller, scoped(client, namespace), health, |_: &mut Service| {});
     let (controller, config_maps) =
@@ -92,7 +93,7 @@ pub(crate) fn controller(
         }
         None => (controller, None),
     };
-    (controller, Stores { services, config_maps, pods, pods_of_jobs, jobs, pod_groups })
+    (controller, Stores { services, config_maps, pods, pods_of_jobs, jobs, pod_groups }, unreadable)
 }
 
 /// Adds the watch of the PodGroups, whose API is known only at run time.
@@ -135,11 +136,12 @@ fn woken(job: ObjectRef<MPIJob>, health: &Health) -> Option<ObjectRef<MPIJob>> {
     Some(job)
 }
 
-/// Returns the controller of these jobs, which trigger themselves.
-fn of_jobs(jobs: Api<Slim<MPIJob>>, health: Arc<Health>) -> Controller<MPIJob> {
+/// Returns the controller of these jobs, which trigger themselves, and those that cannot be read.
+fn of_jobs(jobs: Api<Readable<MPIJob>>, health: Arc<Health>) -> (Controller<MPIJob>, Told) {
     let (store, writer) = reflector::store();
-    let stream = watcher(jobs, watcher::Config::default().page_size(PAGE))
-        .map_ok(unwrapped)
+    let bare = |metadata| MPIJob { metadata, spec: MPIJobSpec::default(), status: None };
+    let (events, unreadable) = readable(watcher(jobs, watcher::Config::default().page_size(PAGE)), bare);
+    let stream = events
         .default_backoff()
         .modify(|job| {
             job.annotations_mut().remove(LAST_APPLIED);
@@ -151,7 +153,7 @@ fn of_jobs(jobs: Api<Slim<MPIJob>>, health: Arc<Health>) -> Controller<MPIJob> {
                 health.woken(job.namespace().as_deref().unwrap_or_default(), &job.name_any());
             }
         });
-    Controller::for_stream(logged(stream), store)
+    (Controller::for_stream(logged(stream), store), unreadable)
 }
 
 pub(crate) fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>

@@ -23,6 +23,7 @@ use tokio::sync::watch as channel;
 
 use crate::context::Shared;
 use crate::error::{Class, Error};
+use crate::events;
 use crate::memory::Memory;
 use crate::progression;
 use crate::watch::scoped;
@@ -74,7 +75,8 @@ pub(crate) async fn operate(shared: &Shared) -> Result<(), Error> {
     }
     let shared = Shared { memory: Arc::new(Memory::default()), ..shared.clone() };
     let memories = Arc::new(TrainMemory::default());
-    let (controller, stores) = watch::controller(&shared.client, namespace.as_deref(), &memories);
+    let (controller, stores, mut unreadable) =
+        watch::controller(&shared.client, namespace.as_deref(), &memories);
     let (now_listed, listed) = channel::channel(false);
     let context = Arc::new(Context { shared, jobs: controller.store(), stores, listed, memories });
     let passes = controller
@@ -101,6 +103,7 @@ pub(crate) async fn operate(shared: &Shared) -> Result<(), Error> {
     tokio::select! {
         () = passes => {}
         () = all_listed => {}
+        () = events::tell_of_unreadable(&context, &mut unreadable, EVENT_SOURCE) => {}
         () = progression::track(&context.shared, || tracked(&context)) => {}
     }
     Ok(())

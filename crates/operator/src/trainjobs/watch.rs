@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use api::{LABEL_TRAINJOB, TrainJob};
+use api::{LABEL_TRAINJOB, TrainJob, TrainJobSpec};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::runtime::controller::Controller;
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::memory::TrainMemory;
 use crate::owned::owner_by;
+use crate::readable::{Readable, Told, readable};
 use crate::slim::{Slim, unwrapped};
 use crate::watch::{LAST_APPLIED, PAGE, PodIndex, logged, scoped};
 
@@ -43,16 +44,18 @@ impl Stores {
     }
 }
 
-/// Returns the controller of TrainJobs in one or all namespaces, which what they own triggers too, and the stores.
+/// Returns the controller of TrainJobs in one or all namespaces, which what they own triggers too, the stores, and the jobs that
+/// cannot be read.
 pub(super) fn controller(
     client: &Client,
     namespace: Option<&str>,
     memories: &Arc<TrainMemory>,
-) -> (Controller<TrainJob>, Stores) {
+) -> (Controller<TrainJob>, Stores, Told) {
     let (store, writer) = reflector::store();
-    let jobs: Api<Slim<TrainJob>> = scoped(client, namespace);
-    let stream = watcher(jobs, watcher::Config::default().page_size(PAGE))
-        .map_ok(unwrapped)
+    let jobs: Api<Readable<TrainJob>> = scoped(client, namespace);
+    let bare = |metadata| TrainJob { metadata, spec: TrainJobSpec::default(), status: None };
+    let (events, unreadable) = readable(watcher(jobs, watcher::Config::default().page_size(PAGE)), bare);
+    let stream = events
         .default_backoff()
         .modify(|job| {
             job.annotations_mut().remove(LAST_APPLIED);
@@ -73,7 +76,7 @@ pub(super) fn controller(
         }
         index.note(event);
     });
-    (controller, Stores { services, config_maps, jobs, pods, pods_of_jobs })
+    (controller, Stores { services, config_maps, jobs, pods, pods_of_jobs }, unreadable)
 }
 
 /// Adds the watch of one kind of child; `note` sees every event before the store does.

@@ -6,10 +6,12 @@ use api::{
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::DeleteParams;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, ended, job};
+use crate::stage::{PATIENCE, Stage, ended, job};
 
 /// A duration without a unit.
 fn mistake() -> Value {
@@ -156,4 +158,53 @@ async fn a_mistake_in_a_queued_job_that_was_begun_does_not_end_it() {
     stage.until_gone::<Pod>("pi-worker-0").await;
     let status = stage.until_true("pi", "Suspended").await;
     assert!(!plan::is_true(&status, "Failed"), "{status:?}");
+}
+
+/// A definition without bounds of numbers, as one of another version may be.
+fn without_bounds(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, bound| {
+                !(name == "maximum" && bound.is_number() || name == "format" && bound == "int32")
+            });
+            fields.values_mut().for_each(without_bounds);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_bounds),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_is_told_so_and_leaves_the_others_alone() {
+    let stage = Stage::bare().await;
+    let mut definition: Value = serde_json::from_str(api::MPIJOB_DEFINITION.json).unwrap();
+    without_bounds(&mut definition);
+    let crds: Api<CustomResourceDefinition> = Api::all(stage.client.clone());
+    let definition = serde_json::from_value(definition).unwrap();
+    crds.create(&PostParams::default(), &definition).await.unwrap();
+    tokio::time::timeout(PATIENCE, await_condition(crds, "mpijobs.kubeflow.org", is_crd_established()))
+        .await
+        .unwrap()
+        .unwrap();
+    let jobs: Api<DynamicObject> =
+        Api::namespaced_with(stage.client.clone(), &stage.namespace, &ApiResource::erase::<MPIJob>(&()));
+    let too_large = json!({ "schedulingPolicy": { "minAvailable": 1_i64 << 40 } });
+    let odd = job("odd", 1, too_large.clone());
+    let odd: DynamicObject = serde_json::from_value(odd).unwrap();
+    jobs.create(&PostParams::default(), &odd).await.unwrap();
+    let _operator = stage.operate();
+    stage.until_event("odd", "ValidationError").await;
+    stage.submit(&job("well", 1, json!({}))).await;
+    stage.bring_up("well", 1).await;
+    // What is there of a job that can no longer be read is looked after as before.
+    let change = Patch::Merge(json!({ "spec": { "runPolicy": too_large } }));
+    jobs.patch("well", &PatchParams::default(), &change).await.unwrap();
+    stage.until_event("well", "ValidationError").await;
+    let correction = Patch::Merge(json!({ "spec": { "runPolicy": { "schedulingPolicy": null } } }));
+    jobs.patch("odd", &PatchParams::default(), &correction).await.unwrap();
+    stage.bring_up("odd", 1).await;
+    jobs.delete("well", &DeleteParams::default()).await.unwrap();
+    stage.until_gone::<MPIJob>("well").await;
+    stage.complete_launcher("odd").await;
+    stage.until_true("odd", "Succeeded").await;
 }
