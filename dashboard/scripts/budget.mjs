@@ -13,7 +13,7 @@ const visit = (name) => {
   seen.add(name);
   for (const imported of manifest[name].imports ?? []) visit(imported);
 };
-for (const [name, chunk] of Object.entries(manifest)) if (chunk.isEntry) visit(name);
+for (const [name, chunk] of Object.entries(manifest)) if (chunk.isEntry && name === "index.html") visit(name);
 // The first page is the list of jobs: its part is loaded at once too.
 for (const [name, chunk] of Object.entries(manifest)) if (chunk.src === "src/jobs/page.tsx") visit(name);
 

@@ -27,6 +27,9 @@ struct File {
 include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 
 const INDEX: &str = "/index.html";
+/// The page that is filled in before it is sent, and where.
+const SIGN_IN: &str = "/signin.html";
+const FORM: &str = "<!--form-->";
 /// Paths of the API. Of everything else, a path that a browser opens is a page of the dashboard.
 const NO_PAGES: [&str; 4] = ["/api/", "/assets/", "/training.v1.", "/grpc."];
 
@@ -51,10 +54,20 @@ pub fn policy(ancestors: &[Origin]) -> HeaderValue {
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
+/// Returns the page at which a person signs in, with this in its middle; `None` if no dashboard was built.
+pub fn sign_in(form: &str) -> Option<String> {
+    let file = file(SIGN_IN)?;
+    let content = if file.is_compressed { expanded(file.content) } else { file.content.to_vec() };
+    Some(String::from_utf8(content).ok()?.replacen(FORM, form, 1))
+}
+
+fn file(path: &str) -> Option<&'static File> {
+    FILES.binary_search_by(|file| file.path.cmp(path)).ok().and_then(|at| FILES.get(at))
+}
+
 /// Returns the file at a path, or the page for a path that a browser opens; `None` if there is neither.
 pub fn serve(path: &str, headers: &HeaderMap, policy: &HeaderValue) -> Option<Response<Body>> {
-    let found = FILES.binary_search_by(|file| file.path.cmp(path)).ok().and_then(|at| FILES.get(at));
-    if let Some(file) = found {
+    if let Some(file) = file(path).filter(|file| file.path != SIGN_IN) {
         return Some(answer(file, headers, policy));
     }
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
@@ -63,8 +76,7 @@ pub fn serve(path: &str, headers: &HeaderMap, policy: &HeaderValue) -> Option<Re
     if !is_page {
         return None;
     }
-    let index = FILES.iter().find(|file| file.path == INDEX);
-    Some(index.map_or_else(
+    Some(file(INDEX).map_or_else(
         || page::respond(StatusCode::OK, "Dashboard", NOT_BUILT),
         |index| answer(index, headers, policy),
     ))

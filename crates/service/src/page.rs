@@ -38,9 +38,14 @@ pub fn of(status: StatusCode, html: String) -> Response<Body> {
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     );
+    with_policy(status, html, HeaderValue::try_from(policy).ok())
+}
+
+/// Returns a whole page with this policy of what it may load.
+pub fn with_policy(status: StatusCode, html: String, policy: Option<HeaderValue>) -> Response<Body> {
     let mut response = rest::respond(status, "text/html; charset=utf-8", html.into());
     let headers = response.headers_mut();
-    if let Ok(policy) = HeaderValue::try_from(policy) {
+    if let Some(policy) = policy {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     // Not `no-referrer`: with it, browsers send no origin with the form.

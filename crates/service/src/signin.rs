@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::body::Bounded;
 use crate::browser::{self, Peer, bearer, cookie, is_own_page, no_cookie};
+use crate::dashboard;
 use crate::page::{self, escape};
 use crate::problem::Problem;
 use crate::rest::{decoded, refuse, respond};
@@ -109,14 +110,33 @@ const USED: &str = "This address was used before, or has expired.";
 fn confirmation(sent: &Sent, user: &str) -> Response<Body> {
     let (user, ticket, next) = (escape(user), escape(&sent.ticket), escape(sent.next()));
     let body = format!(
-        "<h1>Sign in to distributed training</h1>\n\
+        "{HEADING}\n<div class=\"pf-v6-c-login__main-body\">\n\
+         <form class=\"pf-v6-c-form\" method=\"post\" action=\"/signin\">\n\
          <p>This address signs this browser in as <strong><bdi>{user}</bdi></strong>. Go on only if that is you.</p>\n\
-         <form method=\"post\" action=\"/signin\">\n\
          <input type=\"hidden\" name=\"ticket\" value=\"{ticket}\">\n\
-         <input type=\"hidden\" name=\"next\" value=\"{next}\">\n\
-         <button type=\"submit\" autofocus>Sign in as <bdi>{user}</bdi></button>\n</form>"
+         <input type=\"hidden\" name=\"next\" value=\"{next}\">\n{}</form>\n</div>",
+        button(&format!("Sign in as <bdi>{user}</bdi>"), "autofocus")
     );
-    page::respond(StatusCode::OK, "Sign in", &body)
+    page(StatusCode::OK, &body)
+}
+
+/// The page with this in its middle, in PatternFly's markup of a login page; without the dashboard's files, in a plain one.
+fn page(status: StatusCode, body: &str) -> Response<Body> {
+    match dashboard::sign_in(body) {
+        Some(html) => page::with_policy(status, html, Some(dashboard::policy(&[]))),
+        None => page::respond(status, "Sign in", body),
+    }
+}
+
+const HEADING: &str = "<header class=\"pf-v6-c-login__main-header\">\
+    <h1 class=\"pf-v6-c-title pf-m-3xl\">Sign in to distributed training</h1></header>";
+
+fn button(label: &str, attribute: &str) -> String {
+    format!(
+        "<div class=\"pf-v6-c-form__group pf-m-action\"><div class=\"pf-v6-c-form__actions\">\
+         <button class=\"pf-v6-c-button pf-m-primary pf-m-block\" type=\"submit\" {attribute}>\
+         <span class=\"pf-v6-c-button__text\">{label}</span></button></div></div>\n"
+    )
 }
 
 /// Begins a session of the caller with this authorization.
@@ -148,20 +168,30 @@ fn form(sent: &Sent, fault: &str) -> Response<Body> {
     let status = if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
     let fault = match fault {
         "" => String::new(),
-        fault => format!("<p class=\"fault\" role=\"alert\">{fault}</p>\n"),
+        fault => format!(
+            "<div class=\"pf-v6-c-form__helper-text\"><div class=\"pf-v6-c-helper-text\">\
+             <div class=\"pf-v6-c-helper-text__item pf-m-error fault\" role=\"alert\">\
+             <span class=\"pf-v6-c-helper-text__item-text\">{fault}</span></div></div></div>\n"
+        ),
     };
     let body = format!(
-        "<h1>Sign in to distributed training</h1>\n{fault}\
-         <form method=\"post\" action=\"/signin\">\n\
+        "{HEADING}\n<div class=\"pf-v6-c-login__main-body\">\n\
+         <form class=\"pf-v6-c-form\" method=\"post\" action=\"/signin\">\n{fault}\
          <input type=\"hidden\" name=\"next\" value=\"{}\">\n\
-         <label for=\"token\">Token of your Kubernetes account</label>\n\
-         <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"off\" spellcheck=\"false\" required autofocus>\n\
-         <button type=\"submit\">Sign in</button>\n</form>\n\
-         <p>On OpenShift, the console shows it under <q>Copy login command</q>. A local cluster prints an \
-         address at which one click signs in.</p>",
-        escape(sent.next())
+         <div class=\"pf-v6-c-form__group\">\n\
+         <div class=\"pf-v6-c-form__group-label\"><label class=\"pf-v6-c-form__label\" for=\"token\">\
+         <span class=\"pf-v6-c-form__label-text\">Token of your Kubernetes account</span></label></div>\n\
+         <div class=\"pf-v6-c-form__group-control\"><span class=\"pf-v6-c-form-control pf-m-required\">\
+         <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"off\" spellcheck=\"false\" required autofocus>\
+         </span></div>\n</div>\n{}</form>\n</div>\n\
+         <footer class=\"pf-v6-c-login__main-footer\"><div class=\"pf-v6-c-login__main-footer-band\">\
+         <p class=\"pf-v6-c-login__main-footer-band-item\">On OpenShift, the console shows it under \
+         <q>Copy login command</q>. A local cluster prints an address at which one click signs in.</p>\
+         </div></footer>",
+        escape(sent.next()),
+        button("Sign in", "")
     );
-    page::respond(status, "Sign in", &body)
+    page(status, &body)
 }
 
 /// `/signout`: ends the session.

@@ -4,7 +4,8 @@ import { MenuToggle, Select, SelectList, SelectOption } from "@patternfly/react-
 import AdjustIcon from "@patternfly/react-icons/dist/esm/icons/adjust-icon";
 import { useState } from "react";
 import { messages } from "../messages";
-import { type Theme, themes, useTheme } from "./theme";
+import { type Theme, themes } from "./theme";
+import { useTheme } from "./use-theme";
 
 const text = messages.common.theme;
 
