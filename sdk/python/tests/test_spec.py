@@ -253,6 +253,23 @@ def test_numbers_of_numpy_and_of_tensors_are_values_of_variables() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"workers": 2.5}, FieldFault("workers", "is not a whole number: 2.5")),
+        ({"workers": "many"}, FieldFault("workers", "is not a whole number: 'many'")),
+        ({"command": ["python", 3]}, FieldFault("command.1", "is not a text: 3")),
+        ({"env": ["A=b"]}, FieldFault("env", "is not a map: ['A=b']")),
+        ({"memory": "16Gi"}, FieldFault("memory", "unknown field", "did you mean memory_per_worker?")),
+        ({"wrkers": 2}, FieldFault("wrkers", "unknown field", "did you mean workers?")),
+    ],
+)
+def test_a_wrong_value_is_named_as_it_was_written(fields: dict[str, Any], fault: FieldFault) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        spec_of(fields)
+    assert list(caught.value.fields) == [fault]
+
+
 def test_the_programs_that_start_ranks_are_those_of_the_service() -> None:
     source = (REPOSITORY / "crates/plan/src/starter.rs").read_text()
     listed = re.search(r"pub const STARTERS: [^=]+= \[([^\]]+)\]", source)

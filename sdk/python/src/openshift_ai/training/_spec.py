@@ -7,7 +7,7 @@ error is an `InvalidSpecError` that names every fault.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ._errors import FieldFault, InvalidSpecError
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
     from typing_extensions import Unpack
 
 NVIDIA_GPU = "nvidia.com/gpu"
@@ -35,32 +36,68 @@ class Spec(BaseModel):
     """A part of a specification. Unknown fields are faults."""
 
     model_config = ConfigDict(extra="forbid", validate_default=False, defer_build=True)
-    #: Names that are turned into fields before a specification is made.
-    _short_names: ClassVar[Sequence[str]] = ()
+    #: Names that are turned into fields before a specification is made, by the paths of these.
+    _short_names: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, **fields: Any) -> None:
-        """Checks and keeps the fields."""
+    def __init__(self, short: Mapping[str, str] | None = None, /, **fields: Any) -> None:
+        """Checks and keeps the fields; `short` are the names by which some were given, by their paths."""
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            known = [*type(self).model_fields, *self._short_names]
-            raise invalid(type(self).__name__, error, known) from None
+            known = [*type(self).model_fields, *self._short_names.values()]
+            raise invalid(type(self).__name__, error, known, short) from None
 
 
-def invalid(what: str, error: ValidationError, known: Iterable[str] = ()) -> InvalidSpecError:
-    """The faults that pydantic found, as an error of this package; `known` are the names that a field may have."""
+#: What is wrong, by pydantic's type of fault.
+_WRONG = {
+    "missing": "is required",
+    "string_type": "is not a text",
+    "bool_type": "is neither True nor False",
+    "bool_parsing": "is neither True nor False",
+    "list_type": "is not a list",
+    "dict_type": "is not a map",
+    "mapping_type": "is not a map",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "is not a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "is not a number"),
+}
+#: The longest value that is quoted.
+_LONGEST = 60
+
+
+def _wrong(fault: ErrorDetails) -> str:
+    """What is wrong with a value, with the value itself if it is short."""
+    wrong = _WRONG.get(fault["type"])
+    if wrong is None:
+        return fault["msg"].removeprefix("Value error, ")
+    given = "" if fault["type"] == "missing" else repr(fault["input"])
+    return f"{wrong}: {given}" if 0 < len(given) <= _LONGEST else wrong
+
+
+def invalid(
+    what: str, error: ValidationError, known: Sequence[str] = (), short: Mapping[str, str] | None = None
+) -> InvalidSpecError:
+    """The faults that pydantic found, as an error of this package.
+
+    `known` are the names that a field may have, `short` the names by which fields were given, by their paths.
+    """
     faults: list[FieldFault] = []
+    short = short or {}
     for fault in error.errors(include_url=False):
         path = ".".join(str(part) for part in fault["loc"])
+        path = short.get(path, path)
         inner = (fault.get("ctx") or {}).get("error")
         if isinstance(inner, InvalidSpecError):
             # A part of a specification that was given as a map.
-            faults += [FieldFault(f"{path}.{found.path}", found.fault, found.fix) for found in inner.fields]
+            paths = [f"{path}.{found.path}" for found in inner.fields]
+            faults += [
+                FieldFault(short.get(of_part, of_part), found.fault, found.fix)
+                for of_part, found in zip(paths, inner.fields, strict=True)
+            ]
         elif fault["type"] == "extra_forbidden":
-            meant = get_close_matches(path, [name for name in known if name != path], n=1)
+            meant = get_close_matches(path, known, n=1) or [name for name in known if name.startswith(f"{path}_")]
             faults.append(FieldFault(path, "unknown field", f"did you mean {meant[0]}?" if meant else ""))
         else:
-            faults.append(FieldFault(path, fault["msg"].removeprefix("Value error, ")))
+            faults.append(FieldFault(path, _wrong(fault)))
     listed = "; ".join(str(fault) for fault in faults)
     return InvalidSpecError(f"{what} is invalid: {listed}", fields=faults, hint="see the fields of " + what)
 
@@ -373,13 +410,19 @@ class MPIJobSpec(Spec):
     else:
 
         def __init__(self, **fields: Any) -> None:
-            super().__init__(**short_form(fields))
+            short = {path: name for path, name in self._short_names.items() if fields.get(name) is not None}
+            super().__init__(short, **short_form(fields))
 
     name: str
     """The job's name."""
     image: str = ""
     """The image of the Launcher and the Workers. Only a TrainJob may leave it to its runtime."""
-    _short_names: ClassVar[Sequence[str]] = ("workers", "gpus_per_worker", "cpu_per_worker", "memory_per_worker")
+    _short_names: ClassVar[Mapping[str, str]] = {
+        "worker_spec.replicas": "workers",
+        "worker_spec.resources.limits.nvidia.com/gpu": "gpus_per_worker",
+        "worker_spec.resources.limits.cpu": "cpu_per_worker",
+        "worker_spec.resources.limits.memory": "memory_per_worker",
+    }
     command: Annotated[list[str], BeforeValidator(_command)] = Field(default_factory=list)
     """What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
 
