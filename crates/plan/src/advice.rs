@@ -1,7 +1,8 @@
 //! Advice on jobs that can run but perhaps not as intended. It is given when a job is submitted, and never a reason to
 //! refuse it.
 
-use api::{ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_WORKER_FAILURE};
+use api::{ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_WORKER_FAILURE, MPIJob, TrainJob};
+use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};
 use semantics::Quantity;
 
 use crate::starter::is_starter;
@@ -42,6 +43,7 @@ pub fn advise(job: &ValidJob) -> Vec<String> {
     let launcher = [("Launcher", &job.launcher)];
     let replicas = launcher.into_iter().chain(job.workers.as_ref().map(|workers| ("Worker", workers)));
     for (role, replica) in replicas {
+        advice.extend(halved_in_template(role, &replica.template));
         let containers = replica.template.spec.iter().flat_map(|pod| &pod.containers);
         for (at, container) in containers.enumerate() {
             let path = format!("spec.mpiReplicaSpecs[{role}].template.spec.containers[{at}]");
@@ -69,6 +71,57 @@ pub fn advise(job: &ValidJob) -> Vec<String> {
         }
     }
     advice
+}
+
+/// What the programs of a job get differently than it is written, one sentence each.
+#[must_use]
+pub fn surprises(job: &MPIJob) -> Vec<String> {
+    let replicas = &job.spec.mpi_replica_specs;
+    replicas.iter().flat_map(|(role, replica)| halved_in_template(role, &replica.template)).collect()
+}
+
+/// The same of a TrainJob.
+#[must_use]
+pub fn trainjob_surprises(job: &TrainJob) -> Vec<String> {
+    let Some(trainer) = &job.spec.trainer else { return Vec::new() };
+    let words = [
+        ("command", trainer.command.as_deref().unwrap_or_default()),
+        ("args", trainer.args.as_deref().unwrap_or_default()),
+    ];
+    halved_dollars("spec.trainer", words, &trainer.env)
+}
+
+fn halved_in_template(role: &str, template: &PodTemplateSpec) -> Vec<String> {
+    let lists = template.spec.iter().flat_map(|pod| {
+        [("initContainers", pod.init_containers.as_deref()), ("containers", Some(&pod.containers[..]))]
+    });
+    let containers = lists.flat_map(|(list, containers)| {
+        containers.unwrap_or_default().iter().enumerate().map(move |(at, container)| (list, at, container))
+    });
+    let found = containers.flat_map(|(list, at, container)| {
+        let path = format!("spec.mpiReplicaSpecs[{role}].template.spec.{list}[{at}]");
+        let words = [
+            ("command", container.command.as_deref().unwrap_or_default()),
+            ("args", container.args.as_deref().unwrap_or_default()),
+        ];
+        halved_dollars(&path, words, container.env.as_deref().unwrap_or_default())
+    });
+    found.collect()
+}
+
+/// Words and values in which Kubernetes makes one `$` of two (`k8s.io/kubernetes`,
+/// `third_party/forked/golang/expansion/expand.go`). `$$(NAME)` is how one keeps `$(NAME)` from being replaced, so it is meant.
+/// A value may be a secret and is not quoted.
+fn halved_dollars(path: &str, words: [(&'static str, &[String]); 2], env: &[EnvVar]) -> Vec<String> {
+    let is_halved = |text: &str| text.match_indices("$$").any(|(at, _)| !text[at..].starts_with("$$("));
+    let of_words = words.into_iter().filter(|(_, words)| words.iter().any(|word| is_halved(word)));
+    let of_words = of_words.map(|(field, _)| field.to_owned());
+    let of_env = env.iter().filter(|variable| variable.value.as_deref().is_some_and(is_halved));
+    let of_env = of_env.map(|variable| format!("env[{}].value", variable.name));
+    let told = |field| {
+        format!("{path}.{field}: Kubernetes makes one $ of $$ before the program starts; write $$$$ for two")
+    };
+    of_words.chain(of_env).map(told).collect()
 }
 
 /// Whether an image's name has the tag `latest`, or no tag at all.
@@ -181,6 +234,23 @@ mod tests {
         assert_eq!(advice("mpi:1", &["mpirun", "-np", "4", "pi", "-n", "9"], true), Vec::<String>::new());
         assert_eq!(advice("host:5000/mpi@sha256:0", &["sh", "-c", "true"], true), Vec::<String>::new());
         assert_eq!(advice("mpi:1", &["mpirun --oversubscribe -np 9 pi"], true), Vec::<String>::new());
+    }
+
+    #[test]
+    fn dollars_that_kubernetes_halves_are_reported() {
+        let halved = "Kubernetes makes one $ of $$ before the program starts; write $$$$ for two";
+        let args = "spec.mpiReplicaSpecs[Launcher].template.spec.containers[0].args";
+        assert_eq!(advice("mpi:1", &["sh", "-c", "echo $$"], true), [format!("{args}: {halved}")]);
+        assert_eq!(advice("mpi:1", &["sh", "-c", "echo $(hostname) $HOME $1"], true), Vec::<String>::new());
+        assert_eq!(
+            advice("mpi:1", &["sh", "-c", "echo $$(NAME)"], true),
+            Vec::<String>::new(),
+            "it is escaped"
+        );
+        let env = serde_json::json!([{ "name": "A", "value": "b" }, { "name": "WORD", "value": "pa$$" }]);
+        let env: Vec<EnvVar> = serde_json::from_value(env).unwrap();
+        let told = halved_dollars("main", [("command", &[]), ("args", &[])], &env);
+        assert_eq!(told, [format!("main.env[WORD].value: {halved}")], "the value is not quoted");
     }
 
     #[test]

@@ -30,6 +30,39 @@ pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Op
     }
 }
 
+/// Where a job failed, as it stands behind what happened: `Worker 1, exit code 137`; `None` if neither is known.
+#[must_use]
+pub fn place(failure: &Failure) -> Option<String> {
+    let worker = failure.worker.map(|worker| format!("{WORKER_WORD}{worker}"));
+    let code = failure.exit_code.map(|code| format!("{CODE_WORDS}{code}"));
+    let known: Vec<String> = worker.into_iter().chain(code).collect();
+    (!known.is_empty()).then(|| known.join(", "))
+}
+
+const WORKER_WORD: &str = "Worker ";
+const CODE_WORDS: &str = "exit code ";
+
+/// Where a job failed, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The Worker's index.
+    pub worker: Option<i32>,
+    /// The container's exit code.
+    pub exit_code: Option<i32>,
+}
+
+/// Reads what [`place`] wrote; `None` if the text is none.
+#[must_use]
+pub fn read_place(text: &str) -> Option<Place> {
+    let number = |text: &str, words: &str| text.strip_prefix(words)?.parse().ok();
+    if let Some((worker, code)) = text.split_once(", ") {
+        let (worker, exit_code) = (number(worker, WORKER_WORD)?, number(code, CODE_WORDS)?);
+        return Some(Place { worker: Some(worker), exit_code: Some(exit_code) });
+    }
+    let (worker, exit_code) = (number(text, WORKER_WORD), number(text, CODE_WORDS));
+    (worker.is_some() || exit_code.is_some()).then_some(Place { worker, exit_code })
+}
+
 /// The first pod, or Job of pods, that the server will never accept as its template defines it.
 pub(crate) fn refused_template(failures: &[ApplyFailure]) -> Option<&ApplyFailure> {
     let is_template = |kind: ChildKind| matches!(kind, ChildKind::Pod | ChildKind::Job);
@@ -277,4 +310,21 @@ pub(crate) fn world(job: &ValidJob) -> Option<World> {
 
 fn index_of(job: &str, worker: &str) -> Option<i32> {
     worker.strip_prefix(job)?.strip_prefix("-worker-")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_a_failure_is_read_as_it_was_written() {
+        for (worker, exit_code) in [(Some(1), Some(137)), (Some(0), None), (None, Some(1))] {
+            let written = place(&Failure { worker, exit_code, ..Failure::default() }).unwrap();
+            assert_eq!(read_place(&written), Some(Place { worker, exit_code }), "{written}");
+        }
+        assert_eq!(place(&Failure::default()), None);
+        for other in ["", "137", "Worker", "Worker x", "exit code 1, Worker 1", "Worker 1, code 2"] {
+            assert_eq!(read_place(other), None, "{other}");
+        }
+    }
 }

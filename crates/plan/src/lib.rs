@@ -42,7 +42,7 @@ mod world_check;
 pub use semantics::kept;
 
 pub use action::{Action, Advice, JobRef};
-pub use advice::advise;
+pub use advice::{advise, surprises, trainjob_surprises};
 pub use asked::{Asked, AskedPods};
 pub use attempts::attempt_of;
 pub use capacity::{Capacity, gpus_of, reports_too_few_gpus};
@@ -55,7 +55,7 @@ pub use explanation::{
     Explanation, QueuePlace, Situation, Stage, Told, crashing, explain, leaving, leaving_after_resume,
     wants_gpus_counted,
 };
-pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};
+pub use failure::{Place, agents_lines, is_agent_busy, is_agent_heard_out, place, read_place, wants_agent};
 pub use fit::{Fit, fit};
 pub use immutable::forbidden_changes;
 pub use notice::{Applied, ApplyFailure, Notice, Report};
@@ -74,7 +74,7 @@ pub use precheck::{Finding, Room, Weight, counts_as_running, noun, precheck, req
 pub use progress::{ProgressEndpoint, ReportingKind, progress_audience, progress_path};
 pub use report::{reject, report};
 pub use stall::Listening;
-pub use starter::{STARTERS, is_starter, prepends_rank, starts_ranks};
+pub use starter::{STARTERS, is_starter, prepends_rank, starts_ranks, tags_ranks};
 pub use steps::{Mover, Step, StepName, StepState, steps};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, MOST_WORKERS,

@@ -82,6 +82,15 @@ pub fn prepends_rank<'a>(command: impl IntoIterator<Item = &'a str>) -> bool {
     command.into_iter().flat_map(str::split_whitespace).any(|word| word == PREPEND_RANK)
 }
 
+/// Whether a command asks for lines to be tagged with their ranks, whatever implementation of MPI it starts.
+#[must_use]
+pub fn tags_ranks<'a>(command: impl IntoIterator<Item = &'a str>) -> bool {
+    let is_asked = |word: &str| {
+        word == PREPEND_RANK || word.trim_start_matches('-') == TAG_OUTPUT.trim_start_matches('-')
+    };
+    command.into_iter().flat_map(str::split_whitespace).any(|word| word.starts_with('-') && is_asked(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +115,9 @@ mod tests {
     fn only_hydras_option_announces_bare_ranks() {
         assert!(prepends_rank(["sh", "-c", "mpiexec -prepend-rank a"]));
         assert!(!prepends_rank(["mpirun", "--tag-output", "a"]));
+        assert!(
+            tags_ranks(["mpirun", "--tag-output", "a"]) && tags_ranks(["sh", "-c", "mpirun -tag-output a"])
+        );
+        assert!(tags_ranks(["mpiexec", "-prepend-rank", "a"]) && !tags_ranks(["mpirun", "tag-output"]));
     }
 }

@@ -100,7 +100,7 @@ pub(super) async fn validate(
     };
     let mut warnings = trainjob::ineffective(request.old_object.as_ref(), job);
     if request.old_object.is_none() {
-        warnings.extend(trainjob::warnings(&runtime));
+        warnings.extend(trainjob::warnings(job, &runtime));
     }
     Ok(match trainjob::validate(job, &runtime, &plan::Settings::default()) {
         Ok(_) => Decision { warnings, ..Decision::default() },

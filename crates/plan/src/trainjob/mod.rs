@@ -20,9 +20,9 @@ mod validate;
 
 pub use admission::{forbidden_changes, patch_times};
 pub use job_set::{JobSet, Mpi, Need, Replicated, asked};
-pub use objects::{hostfile_name, job_name, key_name};
+pub use objects::{Hosts, hostfile_name, job_name, key_name, read_hostfile};
 pub use observed::SeenTrainJob;
-pub use planning::{DEADLINE, Ending, TrainJobOutlook, TrainJobPlan, deadline_failure, plan};
+pub use planning::{DEADLINE, ENDINGS, Ending, TrainJobOutlook, TrainJobPlan, deadline_failure, plan};
 pub use progress::authority_name;
 pub use report::{TrainJobReport, reject, report, without_runtime};
 pub use runtime::{Runtime, snapshot_name, snapshot_text};

@@ -127,6 +127,41 @@ pub(super) fn hostfile(job: &ValidTrainJob) -> ConfigMap {
     }
 }
 
+/// Where the ranks of a TrainJob run, as its hostfile says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// The number of hosts.
+    pub count: u32,
+    /// The slots of each.
+    pub slots: u32,
+    /// Whether the first ranks run on the Launcher, though as a Worker it has the last number.
+    pub launcher_first: bool,
+}
+
+/// Reads the hostfile of a job; `None` unless each host has the same number of slots.
+///
+/// Open MPI begins with the host on which it was started, the Launcher, wherever the file names it; MPICH and Intel MPI keep to
+/// the file. (Measured with Open MPI 4.1 and 5.0, MPICH 4 and Intel MPI 2021.)
+#[must_use]
+pub fn read_hostfile(job: &str, hostfile: &str) -> Option<Hosts> {
+    let launcher = format!("{}-0", job_name(job, LAUNCHER, 0));
+    let mut hosts = Hosts { count: 0, slots: 0, launcher_first: false };
+    for line in hostfile.lines() {
+        let (host, slots, is_open_mpi) = match line.split_once(" slots=") {
+            Some((host, slots)) => (host, slots, true),
+            None => line.split_once(':').map(|(host, slots)| (host, slots, false))?,
+        };
+        let slots = slots.trim().parse().ok().filter(|slots| *slots > 0)?;
+        if hosts.count > 0 && hosts.slots != slots {
+            return None;
+        }
+        let is_launcher = host.split('.').next() == Some(launcher.as_str());
+        hosts.launcher_first |= is_launcher && (is_open_mpi || hosts.count == 0);
+        (hosts.slots, hosts.count) = (slots, hosts.count + 1);
+    }
+    (hosts.count > 0).then_some(hosts)
+}
+
 fn hosts(job: &ValidTrainJob) -> impl Iterator<Item = String> {
     let takes_ranks =
         |part: &&Replicated| part.name == NODE || (job.mpi.launcher_as_node && part.name == LAUNCHER);
@@ -263,4 +298,21 @@ pub(super) fn pod_group(job: &ValidTrainJob) -> Option<PodGroup> {
         metadata: owned(job, job.name.clone()),
         spec,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_ranks_of_a_job_are_where_its_mpi_puts_them() {
+        let of = |hostfile: &str| read_hostfile("pi", hostfile);
+        let hosts = |count, slots, launcher_first| Some(Hosts { count, slots, launcher_first });
+        assert_eq!(of("pi-node-0-0.pi slots=2\npi-launcher-0-0.pi slots=2\n"), hosts(2, 2, true));
+        assert_eq!(of("pi-node-0-0.pi:2\npi-launcher-0-0.pi:2\n"), hosts(2, 2, false));
+        assert_eq!(of("pi-launcher-0-0.pi:1\npi-node-0-0.pi:1\n"), hosts(2, 1, true));
+        assert_eq!(of("pi-node-0-0.pi slots=4\npi-node-0-1.pi slots=4\n"), hosts(2, 4, false));
+        assert_eq!(of("pi-node-0-0.pi slots=1\npi-node-0-1.pi slots=2\n"), None, "each rank may be anywhere");
+        assert_eq!((of(""), of("pi-node-0-0.pi\n"), of("pi-node-0-0.pi slots=0\n")), (None, None, None));
+    }
 }

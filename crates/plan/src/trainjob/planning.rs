@@ -42,6 +42,8 @@ const MAX_RESTARTS: &str = "ReachedMaxRestarts";
 const MAX_RESTARTS_MESSAGE: &str = "jobset failed due to reaching max number of restarts";
 /// Trainer's reason of a job that exceeded its deadline.
 pub const DEADLINE: &str = "DeadlineExceeded";
+/// The reasons with which a job that was run fails: of its condition, and of the event that says the same.
+pub const ENDINGS: [&str; 3] = [FAILED_JOBS, MAX_RESTARTS, DEADLINE];
 const DEADLINE_MESSAGE: &str = "TrainJob exceeded its active deadline";
 /// How long a Launcher may still run after the job has failed, so that it can print what it saw.
 const LAST_WORDS: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@
 //! is never part of what is written.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use api::{CONDITION_STALLED, EVENT_MESSAGE_LIMIT_BYTES, Failure, JobStatus, TrainJob, TrainJobStatus};
 use jiff::Timestamp;
@@ -19,6 +20,7 @@ use super::planning::{DEADLINE, Ending, TrainJobOutlook, TrainJobPlan, after_fai
 use super::valid::ValidTrainJob;
 use super::validate::Refusal;
 use crate::change::JobChange;
+use crate::failure::place;
 use crate::notice::{Applied, ApplyFailure, Notice};
 use crate::objects::{RecordedFailure, record_data, record_name};
 use crate::stall::{Liveness, liveness, stall_notice};
@@ -253,14 +255,19 @@ fn after_end(counts: JobStatus, last: Option<&JobStatus>) -> JobStatus {
     }
 }
 
-/// The cause of a failure and what to do, as the end of a message.
+/// The cause of a failure, where it was and what to do, as the end of a message.
 fn cause(ending: &Ending) -> String {
-    match &ending.failure {
-        None => ending.message.clone(),
-        Some(Failure { message, suggestion: None, .. }) => message.clone(),
-        Some(Failure { message, suggestion: Some(suggestion), .. }) => {
-            format!("{}. {suggestion}", message.trim_end_matches('.'))
-        }
+    let Some(failure) = &ending.failure else { return ending.message.clone() };
+    let mut told = failure.message.trim_end_matches('.').to_owned();
+    // What the sentence says already is not said again.
+    let worker = failure.worker.filter(|worker| !told.starts_with(&format!("Worker {worker} ")));
+    let exit_code = failure.exit_code.filter(|code| !told.contains(&format!("exit code {code}")));
+    if let Some(place) = place(&Failure { worker, exit_code, ..Failure::default() }) {
+        let _ = write!(told, " ({place})");
+    }
+    match &failure.suggestion {
+        Some(suggestion) => format!("{told}. {suggestion}"),
+        None => told,
     }
 }
 

@@ -12,13 +12,14 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::job_set::{
     DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE, Replicated, TRAINER, add_environment, ancestor,
-    job_set, mpi, patched,
+    job_set, mpi, patched, runs_launcher_as_node,
 };
 use super::pods::{HOSTFILE_VOLUME, KEY_VOLUME, equip};
 use super::progress::let_report;
 use super::runtime::Runtime;
 use super::valid::{GangPolicy, ValidTrainJob};
 use crate::Settings;
+use crate::advice::trainjob_surprises;
 use crate::objects::{Gang, default_launch};
 use crate::validate::{
     Annotations, DEFAULT_STALL_TIMEOUT, DEFAULT_START_TIMEOUT, Fault, Faults, LONGEST_LABEL, WorkerFailure,
@@ -519,11 +520,23 @@ pub fn ineffective(old: Option<&TrainJob>, job: &TrainJob) -> Vec<String> {
 
 /// What a client is warned of when it creates a TrainJob with this runtime.
 #[must_use]
-pub fn warnings(runtime: &Runtime) -> Vec<String> {
+pub fn warnings(job: &TrainJob, runtime: &Runtime) -> Vec<String> {
     let deprecated = format!(
         "Referenced {} \"{}\" is deprecated and will be removed in a future release of Kubeflow Trainer. See runtime \
          deprecation policy: https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy",
         runtime.kind, runtime.name
     );
-    runtime.is_deprecated().then_some(deprecated).into_iter().collect()
+    let mut warnings: Vec<String> = runtime.is_deprecated().then_some(deprecated).into_iter().collect();
+    let Some(trainer) = &job.spec.trainer else { return warnings };
+    // Upstream's rule, too: one of the nodes is the Launcher, and there is at least one more.
+    let has_nodes = runtime.spec.template.spec.replicated_jobs.iter().any(|job| job.name == NODE);
+    if trainer.num_nodes == Some(1) && has_nodes && runs_launcher_as_node(runtime) {
+        warnings.push(format!(
+            "spec.trainer.numNodes: 1, but with the runtime {:?} the Launcher is a node and there is at least one more: the job \
+             has 2",
+            runtime.name
+        ));
+    }
+    warnings.extend(trainjob_surprises(job));
+    warnings
 }

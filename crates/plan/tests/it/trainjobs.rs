@@ -228,7 +228,7 @@ fn add_job(seen: &mut SeenTrainJob, mut job: Job, scene: &Scene) {
 /// The whole walk without its reads and writes.
 fn walk(folder: &Path) -> Value {
     let (scene, runtime) = scene(folder);
-    let warnings = trainjob::warnings(&runtime);
+    let warnings = trainjob::warnings(&scene.job, &runtime);
     let mut shown = match trainjob::validate(&scene.job, &runtime, &settings(&scene)) {
         Err(refusal) => {
             let report = trainjob::reject(&scene.job, &refusal, scene.now);
@@ -497,4 +497,26 @@ fn every_shipped_runtime_runs_a_trainjob() {
         let uses_agent = name != "deepspeed-distributed.yaml";
         assert_eq!(valid.launch == Launch::Agent, uses_agent, "{name}");
     }
+}
+
+#[test]
+fn a_trainjob_that_asks_for_one_node_and_gets_two_is_warned() {
+    let runtime = |as_node: bool| {
+        let template = json!({ "spec": { "replicatedJobs": [{ "name": "node", "template": {} }] } });
+        let spec = json!({ "mlPolicy": { "mpi": { "runLauncherAsNode": as_node } }, "template": template });
+        let snapshot =
+            json!({ "kind": "ClusterTrainingRuntime", "metadata": { "name": "openmpi" }, "spec": spec });
+        trainjob::Runtime::of(&snapshot).unwrap()
+    };
+    let job = |nodes: i32, word: &str| -> TrainJob {
+        let trainer = json!({ "numNodes": nodes, "args": ["sh", "-c", word] });
+        let spec = json!({ "runtimeRef": { "name": "openmpi" }, "trainer": trainer });
+        serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()
+    };
+    let told = trainjob::warnings(&job(1, "true"), &runtime(true));
+    assert!(told.len() == 1 && told[0].contains("numNodes: 1") && told[0].contains("has 2"), "{told:?}");
+    assert_eq!(trainjob::warnings(&job(1, "true"), &runtime(false)), Vec::<String>::new());
+    assert_eq!(trainjob::warnings(&job(2, "true"), &runtime(true)), Vec::<String>::new());
+    let told = trainjob::warnings(&job(2, "echo $$"), &runtime(true));
+    assert!(told.len() == 1 && told[0].starts_with("spec.trainer.args: "), "{told:?}");
 }
