@@ -47,7 +47,9 @@ async function createWriter(namespace: string, name: string, seconds: number): P
   createObject(namespace, { ...claim, spec });
   const command = ["python3", "-c", program, String(seconds)];
   await createJob(namespace, { name, command, inLauncher: true, volumes: { results: "/results" } });
-  onTestFinished(() => ask("DELETE", `/api/v1/namespaces/${namespace}/jobs/mpijob/${name}`).then(() => {}));
+  const path = `/api/v1/namespaces/${namespace}/jobs/mpijob/${name}`;
+  // A test may have deleted it.
+  onTestFinished(() => void ask("DELETE", path).catch(() => {}));
 }
 
 type Listing = { artifacts: { name: string }[] };
@@ -122,15 +124,28 @@ describe("the files of a job", () => {
     });
   });
 
-  test("are out of reach once no pod runs, and the page says where they are", async () => {
+  test("are shown after the end by a pod that is started to read them", async () => {
     const namespace = createNamespace("files");
     await createWriter(namespace, "ends", 0);
     await waitForJob(namespace, "ends", "Succeeded");
     await visit(`/jobs/${namespace}/mpijob/ends/artifacts`, {}, async (page) => {
-      await page.getByRole("heading", { name: "No pod runs through which files can be read" }).waitFor();
+      await page.getByRole("heading", { name: "The job's pods have ended; its files are kept" }).waitFor();
       await page.getByText("PersistentVolumeClaim results").waitFor();
       await inspectThemes(page, "artifacts-ended");
+      await page.getByRole("button", { name: "Show the files" }).click();
+      await page.getByRole("link", { name: "/results" }).click();
+      await page.getByText("model.npz").waitFor();
+      await inspect(page, "artifacts-reader-light");
+      const saved = page.waitForEvent("download");
+      await page.getByRole("button", { name: "Download model.npz" }).click();
+      expect((await saved).suggestedFilename()).toBe("model.npz");
     });
+    // Nothing can be written there, and the pod goes with the job.
+    const touch = () => kubectl("-n", namespace, "exec", "ends-reader", "--", "touch", "/results/new");
+    expect(touch).toThrow(/Read-only file system/);
+    await ask("DELETE", `/api/v1/namespaces/${namespace}/jobs/mpijob/ends`);
+    const left = () => kubectl("-n", namespace, "get", "pods", "-o", "name");
+    await expect.poll(left, { timeout: 30_000 }).toBe("");
   });
 
   test("need the permission to run commands in pods, which the page says at once", async () => {

@@ -1,5 +1,5 @@
-//! The files of a job's volumes, as one of its running pods sees them: a folder is listed and a file is read by a small
-//! script through `pods/exec`, with the caller's own client.
+//! The files of a job's volumes, as one of its running pods sees them, or a pod that was started to read them ([`reader`]): a folder
+//! is listed and a file is read by a small script through `pods/exec`, with the caller's own client.
 //!
 //! Nothing that the container answers is trusted. Names are bytes. A path is checked twice: as it is asked for, and as the
 //! kernel resolves the opened folder or file, so that a link leads to nothing but volumes that hold files of the job. What
@@ -7,6 +7,7 @@
 
 mod mounts;
 mod names;
+pub mod reader;
 mod running;
 
 use std::time::Duration;
@@ -33,6 +34,9 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 const CHUNK_BYTES: usize = 64 << 10;
 /// The most bytes before a file's content: the places of all mounts, and the file's.
 const MOST_HEAD_BYTES: usize = 1 << 20;
+
+/// The folder of a reader that is its own.
+const READER_FOLDER: &str = "/opt/odh/reader";
 
 /// Prints the places of all mounts and of the folder, then the entries; each text ends with a NUL. Without a `find` that
 /// prints what is asked for, as in BusyBox, the shell asks for each entry.
@@ -66,6 +70,22 @@ pub enum Fault {
         message: String,
         /// How to reach the files.
         hint: String,
+        /// Whether the job mounts claims that a reader can show.
+        has_claims: bool,
+    },
+    /// A reader is not needed: pods of the job run.
+    #[error("pods of the job run, and its files are read through them")]
+    NotNeeded,
+    /// There is nothing for a reader to read.
+    #[error("the job mounts no volume that outlives its pods, as far as its pods and templates say")]
+    NothingKept,
+    /// A reader does not run yet.
+    #[error("{pod} does not run yet: it waits for {waits_for}")]
+    ReaderWaits {
+        /// The pod.
+        pod: String,
+        /// What for.
+        waits_for: String,
     },
     /// The path cannot be meant.
     #[error("the path {0}")]

@@ -33,8 +33,23 @@ pub async fn exec(
 ) -> Result<AttachedProcess, Error> {
     let pod = pod(client, kind, namespace, job, choice.worker).await?;
     let main = semantics::main_container(&pod).map(|main| main.name.clone());
+    let container = choice.container.clone().or(main);
+    in_pod(client, namespace, &pod.name_any(), &Choice { container, ..choice.clone() }, command).await
+}
+
+/// Starts the command in a pod that is known by name.
+///
+/// # Errors
+/// If the pod does not exist, does not run, or the server refuses.
+pub async fn in_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    choice: &Choice,
+    command: &[String],
+) -> Result<AttachedProcess, Error> {
     let parameters = AttachParams {
-        container: choice.container.clone().or(main),
+        container: choice.container.clone(),
         stdin: choice.stdin,
         stdout: true,
         // A terminal has a single output stream.
@@ -42,10 +57,9 @@ pub async fn exec(
         tty: choice.tty,
         ..AttachParams::default()
     };
-    let name = pod.name_any();
-    let attempt = Attempt { verb: "create", what: "pods/exec", name: &name, namespace };
+    let attempt = Attempt { verb: "create", what: "pods/exec", name, namespace };
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    api.exec(&name, command, &parameters).await.map_err(|error| Error::from_kube(error, attempt))
+    api.exec(name, command, &parameters).await.map_err(|error| Error::from_kube(error, attempt))
 }
 
 /// The newest running pod of that role and index.

@@ -46,6 +46,16 @@ pub(crate) fn index(pod: &Pod) -> Option<i32> {
     }
 }
 
+/// Whether a command can be run in the pod's MPI container.
+pub(crate) fn runs(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let states = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    semantics::main_container(pod).is_some_and(|main| {
+        let own = states.iter().find(|state| state.name == main.name);
+        own.and_then(|own| own.state.as_ref()).is_some_and(|state| state.running.is_some())
+    })
+}
+
 /// Whether an init container of the pod has something to say, and keeps the one that runs MPI from starting.
 pub(crate) fn is_being_prepared(pod: &Pod) -> bool {
     speaking_container(pod) != semantics::main_container(pod).map(|main| main.name.clone())

@@ -468,6 +468,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/reader": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Starts a small pod that mounts the job's claims, read-only, so that its files can be listed and read after its own pods have ended; or says how far that pod is
+         * @description Starts a small pod that mounts the job's claims, read-only, so that its files can be listed and read after its own pods have ended; or says how far that pod is. It runs as the job's pods did, belongs to the job, and ends when nobody has asked for a file for a while.
+         */
+        post: operations["startReader"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/related": {
         parameters: {
             query?: never;
@@ -2490,6 +2510,23 @@ export interface components {
             /** @description What is used, as a quantity. */
             used?: string;
         };
+        /** @description A pod through which the files of a job that has ended are read. */
+        Reader: {
+            /**
+             * Format: int32
+             * @description After how many seconds without a request it ends.
+             */
+            idleSeconds: number;
+            /**
+             * @description The pod.
+             * @example resnet-reader
+             */
+            pod?: string;
+            /** @description Whether files can be listed and read by now; until then, ask again. */
+            ready: boolean;
+            /** @description What the pod waits for, if it is not ready. */
+            waitsFor?: string;
+        };
         /** @description Admissions were recorded. */
         RecordAdmissionsResponse: {
             /** @description The reviews that are not recorded yet: a request of the same user that is still under way may have made these writes. Send them again a moment later. */
@@ -4092,6 +4129,56 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobMetrics"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    startReader: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace.
+                 * @example team-cv
+                 */
+                namespace: string;
+                /**
+                 * @description The kind.
+                 * @example mpijob
+                 */
+                kind: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
+                /**
+                 * @description The name.
+                 * @example resnet
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reader"];
                 };
             };
             /** @description A problem. */

@@ -269,6 +269,11 @@ export const job = {
       "Files that its programs write go with its pods. Mount a PersistentVolumeClaim to keep them, and to see them here.",
     outside: "This is not in the job's volumes",
     noPod: "No pod runs through which files can be read",
+    ended: "The job's pods have ended; its files are kept",
+    startReader: "Show the files",
+    starting: (pod: string, waitsFor: string) => `${pod} is being started: it waits for ${waitsFor}.`,
+    notStarted: "The files cannot be shown",
+    mayNotStart: "To show them, a small pod has to be started, which needs the permission to create pods.",
     hint: (hint: string) => `${hint.charAt(0).toUpperCase()}${hint.slice(1)}.`,
     forbidden: "You may not look into the pods",
     forbiddenBody: (namespace: string) =>

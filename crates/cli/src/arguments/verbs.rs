@@ -136,7 +136,8 @@ fn read_ports(text: &str) -> Result<(u16, u16), String> {
   odh training cp pi:/output results --worker 0        a folder of Worker 0
   odh training cp train.py pi:/work --worker 0
 
-The pod must be running and its image must have tar.")]
+The image must have tar. What is copied from a job that has ended is read in a small pod that mounts its claims, read-only;
+it is started for that and ends by itself.")]
 pub struct CopyFiles {
     /// What to copy: a path here, or JOB:PATH in a pod
     #[arg(value_name = "FROM")]

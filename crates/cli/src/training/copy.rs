@@ -6,8 +6,11 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use jobs::Class;
+use jobs::artifacts::reader::{self, Reader};
+use jobs::artifacts::{Fault, Wanted};
 use jobs::exec::Choice;
 use kube::api::AttachedProcess;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +27,8 @@ use crate::failure::Failure;
 /// The most that is shown of what `tar` in the pod complains about, in bytes.
 const MAX_COMPLAINT_BYTES: u64 = 4096;
 
+/// How long a pod that reads volumes may take until it runs.
+const READER_PATIENCE: Duration = Duration::from_secs(120);
 /// The size of a chunk, in bytes, and the number of chunks that wait to be written or sent.
 const CHUNK_BYTES: usize = 64 * 1024;
 const WAITING_CHUNKS: usize = 8;
@@ -38,7 +43,7 @@ struct Remote<'a> {
 pub async fn run(console: &Console, global: &Global, asked: &CopyFiles) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     match (remote(&asked.from), remote(&asked.to)) {
-        (Some(from), None) => download(&connection, asked, &from, Path::new(&asked.to)).await?,
+        (Some(from), None) => download(console, &connection, asked, &from, Path::new(&asked.to)).await?,
         (None, Some(to)) => upload(&connection, asked, Path::new(&asked.from), &to).await?,
         _ => {
             return Err(Failure::usage(
@@ -58,20 +63,57 @@ fn remote(text: &str) -> Option<Remote<'_>> {
     is_job.then_some(Remote { job, path })
 }
 
-async fn start(
-    connection: &Connection,
-    asked: &CopyFiles,
-    job: &str,
-    stdin: bool,
-    command: &[&str],
-) -> Result<Started, Failure> {
-    let target = Target { words: vec![job.to_owned()] };
-    let (kind, name) = several::one(connection, &target).await?;
-    let choice =
-        Choice { worker: asked.worker.map(i32::from), container: asked.container.clone(), stdin, tty: false };
-    let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-    let (client, namespace) = (&connection.client, &connection.namespace);
-    Ok(Started::new(jobs::exec::exec(client, kind, namespace, &name, &choice, &command).await?))
+/// Where a command is to run that reads or writes an archive.
+struct Place<'a> {
+    connection: &'a Connection,
+    kind: jobs::Kind,
+    name: String,
+    choice: Choice,
+}
+
+impl<'a> Place<'a> {
+    async fn of(
+        connection: &'a Connection,
+        asked: &CopyFiles,
+        job: &str,
+        stdin: bool,
+    ) -> Result<Self, Failure> {
+        let target = Target { words: vec![job.to_owned()] };
+        let (kind, name) = several::one(connection, &target).await?;
+        let (worker, container) = (asked.worker.map(i32::from), asked.container.clone());
+        Ok(Place { connection, kind, name, choice: Choice { worker, container, stdin, tty: false } })
+    }
+
+    /// Starts the command in the pod that was asked for.
+    async fn start(&self, command: &[String]) -> Result<AttachedProcess, jobs::Error> {
+        let Connection { client, namespace, .. } = self.connection;
+        jobs::exec::exec(client, self.kind, namespace, &self.name, &self.choice, command).await
+    }
+
+    /// Starts the command in a pod that reads the volumes of the job, which has ended; `None` if it has no such volumes.
+    async fn start_in_reader(
+        &self,
+        console: &Console,
+        command: &[String],
+    ) -> Result<Option<AttachedProcess>, Failure> {
+        let Connection { client, namespace, .. } = self.connection;
+        let (namespace, name, kind) = (namespace.clone(), self.name.clone(), self.kind);
+        let wanted = Wanted { kind, namespace: namespace.clone(), name, worker: None };
+        let told = |reader: &Reader| {
+            console.note(&format!(
+                "no pod of {} runs: {} is started to read its volumes, and ends by itself",
+                self.name, reader.pod
+            ));
+        };
+        let pod = match reader::open(client, &wanted, READER_PATIENCE, told).await {
+            Ok(pod) => pod,
+            Err(Fault::NotNeeded | Fault::NothingKept) => return Ok(None),
+            Err(Fault::Cluster(error)) => return Err((*error).into()),
+            Err(fault) => return Err(Failure::new(Class::NotFound, "NoPod", fault.to_string())),
+        };
+        let process = jobs::exec::in_pod(client, &namespace, &pod, &Choice::default(), command).await?;
+        Ok(Some(process))
+    }
 }
 
 /// A process in a pod. Its streams share one connection, which waits for the one that nobody reads: so what it complains
@@ -122,14 +164,24 @@ fn refused(code: u8, complaint: &str, read: Option<&str>) -> Failure {
 }
 
 async fn download(
+    console: &Console,
     connection: &Connection,
     asked: &CopyFiles,
     from: &Remote<'_>,
     to: &Path,
 ) -> Result<(), Failure> {
     let (folder, name) = parts(from.path);
-    let command = ["tar", "cf", "-", "-C", folder, "--", name];
-    let mut tar = start(connection, asked, from.job, false, &command).await?;
+    let command = ["tar", "cf", "-", "-C", folder, "--", name].map(str::to_owned);
+    let place = Place::of(connection, asked, from.job, false).await?;
+    let is_any_pod = asked.worker.is_none() && asked.container.is_none();
+    let process = match place.start(&command).await {
+        Ok(process) => process,
+        Err(error @ jobs::Error::NoPod { .. }) if is_any_pod => {
+            place.start_in_reader(console, &command).await?.ok_or(error)?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut tar = Started::new(process);
     let Some(mut stdout) = tar.process.stdout() else { return tar.finished(Some(from.path)).await };
     let into = if to.is_dir() { to.join(name) } else { to.to_owned() };
     let (sender, chunks) = mpsc::channel(WAITING_CHUNKS);
@@ -248,7 +300,8 @@ async fn upload(
     }
     let own =
         from.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let is_folder = start(connection, asked, to.job, false, &["test", "-d", to.path]).await?;
+    let place = Place::of(connection, asked, to.job, false).await?;
+    let is_folder = Started::new(place.start(&["test", "-d", to.path].map(str::to_owned)).await?);
     let (folder, name) = match (is_folder.finished(None).await, own) {
         (Ok(()), Some(own)) => (to.path, own),
         _ => {
@@ -256,7 +309,8 @@ async fn upload(
             (folder, name.to_owned())
         }
     };
-    let mut tar = start(connection, asked, to.job, true, &["tar", "xf", "-", "-C", folder]).await?;
+    let place = Place { choice: Choice { stdin: true, ..place.choice }, ..place };
+    let mut tar = Started::new(place.start(&["tar", "xf", "-", "-C", folder].map(str::to_owned)).await?);
     let Some(mut stdin) = tar.process.stdin() else { return tar.finished(None).await };
     let from = from.to_owned();
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{self, Pod, VolumeMount};
 use kube::ResourceExt as _;
 
-use super::MOST_ENTRIES;
+use super::{MOST_ENTRIES, READER_FOLDER};
 use crate::describe;
 
 /// A mount of a container.
@@ -15,6 +15,13 @@ pub(super) struct Mount {
     pub path: String,
     /// What is there; `None` if it is not shown.
     pub shown: Option<Shown>,
+}
+
+impl Mount {
+    /// Whether it is a volume that outlives the pods that mount it.
+    pub fn is_kept(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.source.is_shared())
+    }
 }
 
 /// A volume that is shown.
@@ -36,6 +43,13 @@ pub enum Source {
     EmptyDir,
     /// A folder of an NFS server.
     Nfs,
+}
+
+impl Source {
+    /// Whether pods share it, and it outlives them.
+    fn is_shared(self) -> bool {
+        matches!(self, Source::PersistentVolumeClaim | Source::Nfs)
+    }
 }
 
 /// A volume of a job.
@@ -85,7 +99,7 @@ fn shown(volume: &v1::Volume) -> Option<Shown> {
 }
 
 fn is_ours_or_device(path: &str) -> bool {
-    path == api::LAUNCH_DIRECTORY || path == "/dev" || path.starts_with("/dev/")
+    path == api::LAUNCH_DIRECTORY || path == READER_FOLDER || path == "/dev" || path.starts_with("/dev/")
 }
 
 /// The index of the innermost mount in which a path is.
@@ -110,8 +124,7 @@ pub(super) fn volumes(pods: &[Pod]) -> Vec<Volume> {
         let view = describe::pod_view(pod);
         for Mount { path, shown } in mounts(pod) {
             let Some(Shown { name, source, claim }) = shown else { continue };
-            let is_shared = matches!(source, Source::PersistentVolumeClaim | Source::Nfs);
-            let of = if is_shared { String::new() } else { pod.name_any() };
+            let of = if source.is_shared() { String::new() } else { pod.name_any() };
             if found.len() < MOST_ENTRIES && seen.insert((path.clone(), name.clone(), claim.clone(), of)) {
                 found.push(Volume { path, name, source, claim, pod: pod.name_any(), worker: view.index });
             }

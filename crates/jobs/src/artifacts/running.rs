@@ -8,10 +8,11 @@ use serde_json::Value;
 use tokio::io::AsyncRead;
 
 use super::mounts::{self, Mount};
-use super::{Fault, Head, PATIENCE, Wanted, spoken};
+use super::{Fault, Head, PATIENCE, Wanted, reader, spoken};
+use crate::part::runs;
 use crate::{Attempt, Error, describe, list};
 
-/// Returns the job's running pods: the Launcher's first, then Workers by index.
+/// Returns the job's running pods: the Launcher's first, then Workers by index; where none runs, the reader if that does.
 pub(super) async fn pods(client: &Client, wanted: &Wanted) -> Result<Vec<Pod>, Fault> {
     let Wanted { kind, namespace, name, worker } = wanted;
     let job = list::get(client, *kind, namespace, name).await?;
@@ -21,21 +22,12 @@ pub(super) async fn pods(client: &Client, wanted: &Wanted) -> Result<Vec<Pod>, F
         running.retain(|pod| describe::pod_view(pod).index == Some(*worker));
     }
     if running.is_empty() {
-        return Err(no_pod(&all, job.data.get("spec"), *worker));
+        let reader = reader::running(client, &job).await?;
+        return reader.map(|reader| vec![reader]).ok_or_else(|| no_pod(&all, job.data.get("spec"), *worker));
     }
     // Of the pods of several attempts, only one runs.
     running.sort_by_key(|pod| describe::pod_view(pod).index.unwrap_or(-1));
     Ok(running)
-}
-
-/// Whether a command can be run in the pod's MPI container.
-fn runs(pod: &Pod) -> bool {
-    let status = pod.status.as_ref();
-    let states = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
-    semantics::main_container(pod).is_some_and(|main| {
-        let own = states.iter().find(|state| state.name == main.name);
-        own.and_then(|own| own.state.as_ref()).is_some_and(|state| state.running.is_some())
-    })
 }
 
 /// Says why there is no pod to ask, and how to reach the files all the same.
@@ -53,16 +45,23 @@ fn no_pod(all: &[Pod], spec: Option<&Value>, worker: Option<i32>) -> Fault {
     claims.dedup();
     let hint = match (waits, claims.is_empty()) {
         (true, _) => "try again when its pods run".to_owned(),
-        (false, false) => format!(
-            "the files are still in the PersistentVolumeClaim {}: read them in a pod that mounts it, for example of a new job",
-            claims.join(", ")
-        ),
+        (false, false) => {
+            let claims = claims.join(", ");
+            format!(
+                "the files are still in the PersistentVolumeClaim {claims}: start a reader, a small pod that mounts it"
+            )
+        }
         (false, true) => {
             "files in a pod go with it; to keep them, let the job write into a PersistentVolumeClaim"
                 .to_owned()
         }
     };
-    Fault::NoPod { message: format!("{who} {verb}{more}, and files are read through a running pod"), hint }
+    let has_claims = !waits && !claims.is_empty();
+    Fault::NoPod {
+        has_claims,
+        message: format!("{who} {verb}{more}, and files are read through a running pod"),
+        hint,
+    }
 }
 
 /// Collects the names of claims in all pod templates of a job, whatever its kind.
@@ -83,6 +82,8 @@ pub(super) struct Shell {
     pub pod: String,
     pub container: String,
     pub mounts: Vec<Mount>,
+    /// Whether it is a reader's, which has to know that it is used.
+    is_reader: bool,
 }
 
 /// Finds the first running pod that shows the path.
@@ -91,7 +92,8 @@ pub(super) async fn at(client: &Client, wanted: &Wanted, path: &[u8]) -> Result<
         let mounts = mounts::mounts(&pod);
         let container = semantics::main_container(&pod);
         if let (true, Some(container)) = (mounts::shows(&mounts, path), container) {
-            return Ok(Shell { pod: pod.name_any(), container: container.name.clone(), mounts });
+            let (container, is_reader) = (container.name.clone(), pod.labels().contains_key(reader::LABEL));
+            return Ok(Shell { pod: pod.name_any(), container, mounts, is_reader });
         }
     }
     Err(Fault::Outside(spoken(path)))
@@ -107,9 +109,10 @@ impl Shell {
         path: &[u8],
         words: &[&str],
     ) -> Result<Running, Fault> {
+        let script = &if self.is_reader { reader::marked(script) } else { script.to_owned() };
         let mut command = vec!["sh".to_owned(), "-c".to_owned()];
         match std::str::from_utf8(path) {
-            Ok(path) => command.extend([script.to_owned(), "sh".to_owned(), path.to_owned()]),
+            Ok(path) => command.extend([script.clone(), "sh".to_owned(), path.to_owned()]),
             // Arguments are texts: the shell makes the bytes from octal escapes. The dot keeps a line feed at the end.
             Err(_) => {
                 let escaped: String = path.iter().map(|byte| format!("\\0{byte:03o}")).collect();

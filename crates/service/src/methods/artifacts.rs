@@ -7,7 +7,8 @@ use http::StatusCode;
 use jobs::artifacts::{self, Entry, Fault, Source, Volume, Wanted, What};
 
 use crate::contract::{
-    Artifact, ArtifactChunk, ListArtifactsRequest, ListArtifactsResponse, ReadArtifactRequest,
+    Artifact, ArtifactChunk, ListArtifactsRequest, ListArtifactsResponse, ReadArtifactRequest, Reader,
+    StartReaderRequest,
 };
 use crate::filter::kind;
 use crate::identity::Caller;
@@ -76,6 +77,23 @@ fn volume(volume: Volume) -> Artifact {
     }
 }
 
+/// Starts a pod that reads the job's claims, or says how far it is.
+pub async fn start_reader(
+    _service: Arc<Service>,
+    caller: Arc<Caller>,
+    request: StartReaderRequest,
+) -> Result<Reader, Problem> {
+    let StartReaderRequest { namespace, kind: of, name } = request;
+    let wanted = Wanted { kind: kind(&of)?, namespace, name, worker: None };
+    let found = artifacts::reader::start(&caller.client, &wanted).await.map_err(problem)?;
+    Ok(Reader {
+        pod: found.pod,
+        ready: found.ready,
+        waits_for: found.waits_for.unwrap_or_default(),
+        idle_seconds: i32::try_from(artifacts::reader::IDLE.as_secs()).unwrap_or(i32::MAX),
+    })
+}
+
 /// Reads a file: first what follows, then its bytes.
 pub async fn read_artifact(
     _service: Arc<Service>,
@@ -123,7 +141,13 @@ fn problem(fault: Fault) -> Problem {
         |fix: &str| Problem { message: message.clone(), ..Problem::invalid("path", message.clone(), fix) };
     match fault {
         Fault::Cluster(error) => (*error).into(),
-        Fault::NoPod { hint, .. } => conflict("NoPodRuns").hint(hint),
+        Fault::NoPod { hint, has_claims: false, .. } => conflict("NoPodRuns").hint(hint),
+        Fault::NoPod { hint, has_claims: true, .. } => conflict("NeedsReader").hint(hint),
+        Fault::NotNeeded => conflict("PodRuns").hint("list the files: no reader is needed"),
+        Fault::NothingKept => {
+            conflict("NothingKept").hint("to keep files, let the job write into a PersistentVolumeClaim")
+        }
+        Fault::ReaderWaits { .. } => conflict("ReaderWaits").hint("ask again"),
         Fault::Path(fault) => Problem::invalid("path", fault, "use the path of an entry of a list"),
         Fault::Outside(_) => invalid("list without a path to see the job's volumes").because("NotInVolume"),
         Fault::Other { wanted, .. } => {

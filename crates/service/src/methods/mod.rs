@@ -37,7 +37,7 @@ mod visible;
 
 pub use self::history::get_history;
 pub use advice::list_advice;
-pub use artifacts::{list_artifacts, read_artifact};
+pub use artifacts::{list_artifacts, read_artifact, start_reader};
 pub use audit::{export_audit, list_audit, record, record_admissions};
 pub use availability::check_availability;
 pub use batch::batch_jobs;

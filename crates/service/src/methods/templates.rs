@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jobs::Error;
 use jobs::mistyped::{Mistyped, typed};
 use jobs::runtime;
 use jobs::setting::Setting;
@@ -96,8 +97,14 @@ pub async fn draft(
             let mut spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
             if let Some(spec) = spec.as_mut().filter(|spec| spec.mpi.is_empty() && !spec.runtime.is_empty()) {
                 // The runtime starts the ranks, with its own mpirun.
-                let mpi = runtime::implementation(&caller.client, namespace, &spec.runtime);
-                spec.mpi = Box::pin(mpi).await.map(|mpi| mpi.name().to_owned()).unwrap_or_default();
+                let mpi = Box::pin(runtime::implementation(&caller.client, namespace, &spec.runtime));
+                let mpi = match mpi.await {
+                    Ok(mpi) => mpi,
+                    Err(error @ Error::Invalid { .. }) => return Err(error.into()),
+                    // Who may not read runtimes may create jobs of them all the same.
+                    Err(_) => None,
+                };
+                spec.mpi = mpi.map(|mpi| mpi.name().to_owned()).unwrap_or_default();
             }
             source::draft(namespace, manifest, spec).await
         }

@@ -58,6 +58,7 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("ListEvents", list_events, Needs::View),
     row!("ListArtifacts", list_artifacts, Needs::Edit),
     row!("ReadArtifact", read_artifact, Needs::Edit),
+    row!("StartReader", start_reader, Needs::Edit),
     row!("GetHistory", get_history, Needs::View),
     row!("ListUsage", list_usage, Needs::View),
     row!("ListAdvice", list_advice, Needs::View),

@@ -117,6 +117,7 @@ const OVER_GRPC: &[(&str, Call)] = &[
     unary!("CheckCapacity", check_capacity),
     unary!("ListArtifacts", list_artifacts),
     stream!("ReadArtifact", read_artifact),
+    unary!("StartReader", start_reader),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]

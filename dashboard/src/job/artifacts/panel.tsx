@@ -18,7 +18,8 @@ import { messages } from "../../messages";
 import { readable } from "../logs/text";
 import type { JobTab } from "../tab";
 import { PreviewDialog } from "./preview";
-import { type Artifact, isOutside, noPodRuns, type Place, saveFile, useFolder } from "./use-artifacts";
+import { StartReader } from "./reader";
+import { type Artifact, isOutside, needsReader, noPodRuns, type Place, saveFile, useFolder } from "./use-artifacts";
 
 const text = messages.job.artifacts;
 const icons: Record<string, ComponentType> = { volume: HddIcon, folder: FolderIcon };
@@ -68,7 +69,11 @@ export function Artifacts({ jobRef, may, live }: JobTab) {
         </ToolbarContent>
       </Toolbar>
       {Boolean(refused) && <ErrorAlert error={refused} title={text.notSaved} />}
-      <Folder query={folder} place={place} onSave={save} />
+      {needsReader(folder.error) ? (
+        <StartReader jobRef={jobRef} problem={folder.error} mayStart={may("create", "pods")} />
+      ) : (
+        <Folder query={folder} place={place} onSave={save} />
+      )}
       {file && (
         <PreviewDialog
           jobRef={jobRef}

@@ -33,6 +33,11 @@ export function noPodRuns(error: unknown): error is ProblemError {
   return error instanceof ProblemError && error.problem.reason === "NoPodRuns";
 }
 
+/** Whether the files are in claims that a pod has to be started for. */
+export function needsReader(error: unknown): error is ProblemError {
+  return error instanceof ProblemError && error.problem.reason === "NeedsReader";
+}
+
 /** Whether something leads out of the volumes, or is in none that is shown. */
 export function isOutside(error: unknown): error is ProblemError {
   return error instanceof ProblemError && error.problem.reason === "NotInVolume";

@@ -1966,6 +1966,22 @@ class Overview(Message):
     """Users with jobs that run or wait, by name."""
 
 
+class Reader(Message):
+    """A pod through which the files of a job that has ended are read."""
+
+    idle_seconds: int = 0
+    """After how many seconds without a request it ends."""
+
+    pod: str = ""
+    """The pod."""
+
+    ready: bool = False
+    """Whether files can be listed and read by now; until then, ask again."""
+
+    waits_for: str = ""
+    """What the pod waits for, if it is not ready."""
+
+
 class RecordAdmissionsResponse(Message):
     """Admissions were recorded."""
 
@@ -2129,6 +2145,10 @@ READ_LOGS = Method(
 """Reads the output of a job's pods, line by line, merged by time."""
 GET_METRICS = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/metrics", query=frozenset({"pattern"}))
 """Returns a job's metrics over time."""
+START_READER = Method("POST", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/reader")
+"""Starts a small pod that mounts the job's claims, read-only, so that its files can be listed and read after
+its own pods have ended; or says how far that pod is.
+"""
 LIST_RELATED_JOBS = Method("GET", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}/related")
 """Lists the jobs that repeat the same job or were copied from it, directly or from one another, the job
 included, the oldest first.

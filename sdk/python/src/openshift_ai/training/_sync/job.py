@@ -37,6 +37,8 @@ else:
     models, statuses = Module("_models"), Module("_status")
 
 Level = Literal["debug", "info", "warning", "error"]
+#: How many seconds a pod may take that is started to read the files of a job that has ended.
+READER_PATIENCE = 120
 
 
 class JobOwner(Protocol):
@@ -472,25 +474,53 @@ class MPIJob:
         return models.ListEventsResponse.model_validate(answer).events
 
     def artifacts(self, path: str = "", *, worker: int | None = None) -> list[models.Artifact]:
-        """The files of a folder in a volume that a running pod of the job mounts; without a path, those volumes.
+        """The files of a folder in a volume that a pod of the job mounts; without a path, those volumes.
 
-        It needs the permission to create `pods/exec`, as `odh training cp` does. A folder lists 2,000 entries at most.
+        After the job's pods have ended, a small pod is started that mounts the job's claims, read-only, which may take a while; it
+        ends by itself. It needs the permission to create `pods/exec`, as `odh training cp` does, and for that pod to create `pods`.
+        A folder lists 2,000 entries at most.
         """
         query = {"path": path or None, "worker": worker}
-        answer = self._client.transport.call(models.LIST_ARTIFACTS, self.path, query)
+        try:
+            answer = self._client.transport.call(models.LIST_ARTIFACTS, self.path, query)
+        except TrainingError as error:
+            self._start_reader(error)
+            answer = self._client.transport.call(models.LIST_ARTIFACTS, self.path, query)
         return models.ListArtifactsResponse.model_validate(answer).artifacts
 
     def download(self, path: str, to: str | Path = ".", *, worker: int | None = None) -> Path:
-        """Saves a file of a volume that a running pod of the job mounts: `path` is that of one of `artifacts()`.
+        """Saves a file of a volume that a pod of the job mounts: `path` is that of one of `artifacts()`.
 
-        `to` is a file, or a folder, in which it keeps its name. Returns where it is.
+        That says what happens after the job has ended. `to` is a file, or a folder, in which it keeps its name. Returns where it
+        is.
         """
         target = Path(to)
         if target.is_dir():
             name = Path(unquote(path.rsplit("/", 1)[-1])).name.replace("\0", "")
             target = target / ("file" if name in ("", "..") else name)
-        self._client.transport.save(models.READ_ARTIFACT, self.path, {"path": path, "worker": worker}, target)
+        query = {"path": path, "worker": worker}
+        try:
+            self._client.transport.save(models.READ_ARTIFACT, self.path, query, target)
+        except TrainingError as error:
+            self._start_reader(error)
+            self._client.transport.save(models.READ_ARTIFACT, self.path, query, target)
         return target
+
+    def _start_reader(self, error: TrainingError) -> None:
+        """Starts a pod that reads the claims of the job, if that is what the service asks for; returns when it runs."""
+        if error.reason != "NeedsReader":
+            raise error
+        deadline = monotonic() + READER_PATIENCE
+        while True:
+            reader = models.Reader.model_validate(self._client.transport.call(models.START_READER, self.path))
+            if reader.ready:
+                return
+            if monotonic() > deadline:
+                raise TrainingTimeoutError(
+                    f"{reader.pod} does not run after {READER_PATIENCE} s: it waits for {reader.waits_for}",
+                    hint="call again, or see why the pod does not start",
+                )
+            runtime.sleep(1.0)
 
     # Changes
 
