@@ -14,6 +14,7 @@ mod read;
 mod replicas;
 mod request;
 pub mod trainjob;
+mod variables;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,7 @@ use crate::kind::LABEL_QUEUE;
 use crate::{Error, Fault, Kind};
 
 pub use edit::edit;
+pub(crate) use faults::fault;
 pub use faults::is_quantity;
 pub use fields::{from_fields, to_fields};
 use pod::{resources, some_map, template, text_var};

@@ -151,6 +151,8 @@ pub enum Error {
         name: String,
         /// Where it was looked for.
         namespace: String,
+        /// The kind of a job that has this name.
+        of_kind: Option<Kind>,
         /// The name that was probably meant.
         meant: Option<String>,
     },
@@ -189,7 +191,7 @@ pub enum Error {
         detail: String,
     },
     /// The job did not end within the timeout.
-    #[error("{} \"{name}\" is still {phase} after {}", .kind.name(), view::duration(*.after))]
+    #[error("{} \"{name}\" is still {state} after {}", .kind.name(), view::duration(*.after))]
     StillRunning {
         /// What was waited for.
         kind: Kind,
@@ -197,8 +199,8 @@ pub enum Error {
         name: String,
         /// Its namespace.
         namespace: String,
-        /// Its phase, in lower case.
-        phase: String,
+        /// Its state, in a sentence: `running`, `pending (Unschedulable)`.
+        state: String,
         /// How long the caller waited.
         after: Duration,
     },
@@ -302,6 +304,10 @@ impl Error {
     /// What to do about it, if known.
     pub fn advice(&self) -> Option<Advice> {
         match self {
+            Error::NotFound { of_kind: Some(kind), name, namespace, .. } => Some(
+                Advice::from(format!("there is a {} of this name; give its kind", kind.name()))
+                    .with(Action::Describe(kind.job(namespace, name))),
+            ),
             Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?").into()),
             Error::NotFound { namespace, .. } => Some(
                 Advice::from("list the jobs")

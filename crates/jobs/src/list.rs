@@ -196,14 +196,19 @@ pub async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Re
     }
 }
 
-/// Returns the error for a name that does not exist; looks for a similar name.
+/// Returns the error for a name that does not exist; looks for a job of another kind with this name, and for a similar name.
 pub async fn not_found(client: &Client, kind: Kind, namespace: &str, name: &str) -> Error {
+    let others = Kind::ALL.into_iter().filter(|other| *other != kind).map(|other| async move {
+        let found = other.api(client, namespace).get_metadata_opt(name).await;
+        found.is_ok_and(|found| found.is_some()).then_some(other)
+    });
+    let of_kind = futures::future::join_all(others).await.into_iter().flatten().next();
     let listed = kind.api(client, namespace).list_metadata(&ListParams::default().limit(PAGE)).await;
     let names: Vec<String> =
         listed.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default();
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let meant = manifest::nearest(name, &known).map(str::to_owned);
-    Error::NotFound { kind, name: name.to_owned(), namespace: namespace.to_owned(), meant }
+    Error::NotFound { kind, name: name.to_owned(), namespace: namespace.to_owned(), of_kind, meant }
 }
 
 #[cfg(test)]

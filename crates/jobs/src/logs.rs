@@ -25,6 +25,7 @@ mod resume;
 pub mod sieve;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -267,12 +268,16 @@ struct Source {
     openings: Semaphore,
     /// Where the lines of pods that are gone are kept, if anywhere.
     archive: Option<Arc<dyn Archive>>,
-    /// The job's ranks, as far as its spec says.
+    /// The job's ranks, as far as they are known.
     ranks: Option<Ranks>,
+    /// Whether the job's command asks for tags of ranks.
+    asks_for_tags: bool,
     /// The evidence for the cause of its failure.
     evidence: Arc<BTreeSet<String>>,
     /// Why there was no line, to be said if there was none.
     last_word: Arc<OnceLock<String>>,
+    /// Whether the API server did not answer when it was last asked. Several readers find that; one of them reports it.
+    is_cut_off: AtomicBool,
     /// The ranks whose lines in the Launcher's output belong to the Workers that are read.
     lent: Option<Vec<u32>>,
 }
@@ -282,13 +287,22 @@ impl Source {
         self.kind.job(&self.namespace, &self.job)
     }
 
+    /// The Launcher, if its lines are read for Workers and it is not read as one of them anyway.
+    fn lender(&self, targets: &[Target]) -> Option<Target> {
+        (self.lent.is_some() && !targets.contains(&Target::Launcher)).then_some(Target::Launcher)
+    }
+
     /// What the lines of a part pass through. Of the Launcher's, when Workers are read, only those of their ranks.
     fn cut(&self, pod: Arc<str>, part: &str, resume: Resume) -> read::Cut {
         let mut choice = self.choice.clone();
         let lent = self.lent.clone().filter(|_| part == Target::Launcher.part());
         let is_lent = lent.is_some();
         choice.ranks = lent.or(choice.ranks);
-        let cut = read::Cut::new(pod, part, resume, choice).of_job(self.ranks, self.evidence.clone());
+        let cut = read::Cut::new(pod, part, resume, choice).of_job(
+            self.ranks,
+            self.asks_for_tags,
+            self.evidence.clone(),
+        );
         if is_lent { cut.lent(self.last_word.clone()) } else { cut }
     }
 
@@ -324,15 +338,15 @@ pub async fn logs(
     logs_with(client, (kind, namespace, job), choice, None).await
 }
 
-/// Whether the command that starts the job's ranks has them tagged as MPICH and Intel MPI do it.
-fn prepends_rank(object: &DynamicObject) -> bool {
+/// The words of the command that starts the job's ranks.
+fn command(object: &DynamicObject) -> Vec<&str> {
     let containers = "/spec/mpiReplicaSpecs/Launcher/template/spec/containers";
     let launcher = object.data.pointer(containers).and_then(Value::as_array).into_iter().flatten();
-    let mut containers = launcher.chain(object.data.pointer("/spec/trainer"));
-    containers.any(|container| {
-        let words = ["command", "args"].iter().filter_map(|field| container.get(field)?.as_array()).flatten();
-        plan::prepends_rank(words.filter_map(Value::as_str))
-    })
+    let containers = launcher.chain(object.data.pointer("/spec/trainer"));
+    let words = containers.flat_map(|container| {
+        ["command", "args"].into_iter().filter_map(|field| container.get(field)?.as_array()).flatten()
+    });
+    words.filter_map(Value::as_str).collect()
 }
 
 /// Reads only lines that were kept, of a job that is gone.
@@ -385,15 +399,16 @@ pub async fn logs_with(
     archive: Option<Arc<dyn Archive>>,
 ) -> Result<Logs, Error> {
     let object = list::get(client, kind, namespace, job).await?;
-    choice.split |= prepends_rank(&object);
+    choice.split |= plan::prepends_rank(command(&object));
     let failure = view::status(&object).failure;
     let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
     let evidence = Arc::new(evidence.filter(|line| !line.trim().is_empty()).collect::<BTreeSet<_>>());
     let targets = chosen(client, &object, &choice).await?;
-    let ranks = Ranks::of(&object);
+    let ranks = Ranks::read(client, &object).await;
     let lent = lent(kind, &choice, ranks);
     let last_word = Arc::new(OnceLock::new());
     let source = Arc::new(Source {
+        asks_for_tags: plan::tags_ranks(command(&object)),
         last_word: last_word.clone(),
         ranks,
         evidence: evidence.clone(),
@@ -404,6 +419,7 @@ pub async fn logs_with(
         job: job.to_owned(),
         choice,
         openings: Semaphore::new(OPENINGS),
+        is_cut_off: AtomicBool::new(false),
         archive,
     });
     let fold = source.choice.fold.then(Fold::default);
@@ -419,7 +435,7 @@ pub async fn logs_with(
     let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
     let patience = source.choice.follow.then_some(merge::PATIENCE);
     if source.choice.follow {
-        let lender = source.lent.is_some().then_some(Target::Launcher);
+        let lender = source.lender(&targets);
         readers.spawn(follow::follow(source, targets.into_iter().chain(lender).collect(), arrive));
     } else {
         once(&source, &object, targets, arrive, &mut readers).await?;
@@ -481,13 +497,15 @@ async fn once(
         to
     };
     let pods = describe::pods(client, *kind, namespace, job).await?;
-    let lender = source.lent.is_some().then_some(Target::Launcher);
+    let lender = source.lender(&targets);
     let all = targets.iter().copied().chain(lender);
     let gone: Vec<Target> = all.filter(|target| newest(*target, &pods).is_none()).collect();
     let kept = source.kept(gone).await;
     targets.retain(|target| !kept.iter().any(|kept| kept.part == target.part()));
-    let lender = lender.and_then(|lender| newest(lender, &pods)).filter(|pod| has_output(pod));
-    let is_lent = lender.is_some() || kept.iter().any(|kept| kept.part == Target::Launcher.part());
+    let launcher = newest(Target::Launcher, &pods).filter(|pod| has_output(pod));
+    let is_kept = kept.iter().any(|kept| kept.part == Target::Launcher.part());
+    let is_lent = source.lent.is_some() && (launcher.is_some() || is_kept);
+    let lender = launcher.filter(|_| lender.is_some());
     for kept in kept {
         let cut = source.cut_of(&kept);
         readers.spawn(read::replay(kept, cut, open()));
@@ -497,8 +515,7 @@ async fn once(
         readers.spawn(reader.written(record.text));
         return Ok(());
     }
-    let ended = view::row(object).has_ended();
-    let (ready, notes) = ready(&targets, &pods, &source.job_ref(), ended, is_lent)?;
+    let (ready, notes) = ready(&targets, &pods, object, is_lent)?;
     if !notes.is_empty() {
         // The channel has room for the first item.
         let _ = open().try_send(notes);
@@ -568,13 +585,13 @@ fn has_output(pod: &Pod) -> bool {
 fn ready<'p>(
     targets: &[Target],
     pods: &'p [Pod],
-    job: &JobRef,
-    ended: bool,
+    object: &DynamicObject,
     is_lent: bool,
 ) -> Result<(Vec<&'p Pod>, Batch), Error> {
     let mut ready = Vec::new();
     let mut notes = Vec::new();
-    let kind = Kind::named(&job.kind).unwrap_or_default();
+    let (kind, ended) = (Kind::of(object), view::row(object).has_ended());
+    let job = kind.job(&object.namespace().unwrap_or_default(), &object.name_any());
     for target in targets {
         match newest(*target, pods) {
             Some(pod) if has_output(pod) => ready.push(pod),
@@ -582,8 +599,12 @@ fn ready<'p>(
             None if ended && is_lent => {}
             missing => {
                 let error = match missing {
-                    None if ended => gone(*target, job),
-                    missing => nothing_yet(target.name(kind, &job.name), missing, job),
+                    None if ended => gone(*target, &job),
+                    Some(pod) => nothing_yet(&pod.name_any(), describe::waits_for(pod), &job),
+                    None => match follow::not_made(Some(object)) {
+                        Some(reason) => nothing_yet(&target.name(kind, &job.name), Some(reason), &job),
+                        None => not_found(&target.name(kind, &job.name), &job),
+                    },
                 };
                 if targets.len() == 1 && !is_lent {
                     return Err(error);
@@ -639,14 +660,22 @@ fn gone(target: Target, job: &JobRef) -> Error {
     Error::NoPod { what, advice }
 }
 
-fn nothing_yet(name: String, pod: Option<&Pod>, job: &JobRef) -> Error {
-    let what = match pod.map(|pod| (pod.name_any(), describe::waits_for(pod))) {
-        Some((name, Some(reason))) => format!("{name} has no output yet: it waits for {reason}"),
-        Some((name, None)) => format!("{name} has no output"),
-        None => format!("pod {name} not found: it is not yet created, or already deleted"),
+fn nothing_yet(pod: &str, waits_for: Option<String>, job: &JobRef) -> Error {
+    let what = match waits_for {
+        Some(reason) => format!("{pod} has no output yet: it waits for {reason}"),
+        None => format!("{pod} has no output"),
     };
+    Error::NoPod { what, advice: to_follow(job) }
+}
+
+fn not_found(pod: &str, job: &JobRef) -> Error {
+    let what = format!("pod {pod} not found: it is not yet created, or already deleted");
+    Error::NoPod { what, advice: to_follow(job) }
+}
+
+fn to_follow(job: &JobRef) -> Advice {
     let follow = Action::Logs { job: job.clone(), workers: None, follow: true, previous: false };
-    Error::NoPod { what, advice: Advice::from("wait for it").with(follow) }
+    Advice::from("wait for it").with(follow)
 }
 
 /// A pod by its role and index in the job.

@@ -331,6 +331,7 @@ fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
     let pod = view.object.strip_prefix("pod/").and_then(|name| seen.pods.get(name));
     let told_by_status = OF_THE_STATUS.contains(&view.reason.as_str())
         || view.reason.starts_with(OF_THE_END)
+        || plan::trainjob::ENDINGS.contains(&view.reason.as_str())
         || told.waiting.as_ref().is_some_and(|(_, detail)| *detail == view.message)
         || pod.is_some() && view.reason == OF_A_CONDITION;
     // What kept a pod from starting is history once it has started.

@@ -139,6 +139,7 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
         kind: attempt.kind().unwrap_or_default(),
         name: attempt.name.to_owned(),
         namespace: attempt.namespace.to_owned(),
+        of_kind: None,
         meant: None,
     }
 }

@@ -15,7 +15,7 @@ use paging::MOST_PAGES;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::build::{LOCAL, Mpi};
+use crate::build::{LOCAL, Mpi, fault};
 use crate::{Attempt, Error, Kind};
 
 /// The number of runtimes read concurrently, and the maximum per list; a cluster has only a few.
@@ -80,13 +80,38 @@ pub(crate) async fn used(client: &Client, job: &DynamicObject) -> Option<Runtime
 }
 
 /// Returns the implementation of MPI that a runtime sets, whose options a command needs that starts the ranks; `None` if
-/// it sets none, does not exist or may not be read. `written` names it as a command line does.
-pub async fn implementation(client: &Client, namespace: &str, written: &str) -> Option<Mpi> {
+/// it sets none. `written` names it as a command line does.
+///
+/// # Errors
+/// [`Error::Invalid`] with the runtimes that exist if this one does not, or the server's refusal.
+pub async fn implementation(client: &Client, namespace: &str, written: &str) -> Result<Option<Mpi>, Error> {
     let local = written.strip_prefix(LOCAL);
-    let api = api(client, local.map(|_| namespace));
-    let found = api.get(local.unwrap_or(written)).await.ok()?;
-    let name = in_short("", &found).mpi_implementation?;
-    [Mpi::OpenMpi, Mpi::Intel, Mpi::Mpich].into_iter().find(|mpi| mpi.name() == name)
+    let (kind, name) = match local {
+        Some(name) => ("TrainingRuntime", name),
+        None => ("ClusterTrainingRuntime", written),
+    };
+    match api(client, local.map(|_| namespace)).get_opt(name).await {
+        Ok(Some(found)) => {
+            let name = in_short(kind, &found).mpi_implementation;
+            let known = [Mpi::OpenMpi, Mpi::Intel, Mpi::Mpich];
+            Ok(known.into_iter().find(|mpi| name.as_deref() == Some(mpi.name())))
+        }
+        Ok(None) => Err(missing(client, namespace, kind, name).await),
+        Err(error) => {
+            Err(Error::from_kube(error, Attempt { verb: "get", what: "the runtime", name, namespace }))
+        }
+    }
+}
+
+/// The error about a runtime that does not exist; it names those that do.
+async fn missing(client: &Client, namespace: &str, kind: &str, name: &str) -> Error {
+    let message = format!("{kind} \"{name}\" does not exist");
+    let advice = match names(client, namespace).await {
+        Ok(names) if !names.is_empty() => format!("use one of {}", names.join(", ")),
+        Ok(_) => "there is none; an administrator installs the runtimes".to_owned(),
+        Err(_) => String::new(),
+    };
+    Error::Invalid { faults: vec![fault("runtime", message, &advice)] }
 }
 
 /// Returns the runtimes that a job of this namespace can use, as they are written on a command line: those of the cluster by

@@ -70,7 +70,19 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Draft>, Error> {
 pub fn advice(draft: &Draft) -> Vec<String> {
     match draft.kind {
         Kind::MpiJob => plan::validate(&draft.job).map(|job| plan::advise(&job)).unwrap_or_default(),
-        _ => Vec::new(),
+        _ => surprises(draft),
+    }
+}
+
+/// Returns what the programs of a job get differently than it is written, one sentence each.
+pub fn surprises(draft: &Draft) -> Vec<String> {
+    match draft.kind {
+        Kind::MpiJob => plan::surprises(&draft.job),
+        Kind::TrainJob => {
+            let job = serde_json::from_value(draft.object.clone());
+            job.map(|job| plan::trainjob_surprises(&job)).unwrap_or_default()
+        }
+        Kind::PyTorchJob | Kind::TfJob => Vec::new(),
     }
 }
 

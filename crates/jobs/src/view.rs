@@ -262,8 +262,14 @@ fn running_since(phase: Phase, status: &MPIJobStatus, started: Option<Timestamp>
         Some(startup) => {
             startup.launched.as_ref().map(|time| time.0).filter(|time| *time > Timestamp::UNIX_EPOCH)
         }
+        // Our operator reports the start of each Launcher.
+        None if status.phase.is_some() && is_cancelled(status) => None,
         None => started,
     }
+}
+
+fn is_cancelled(status: &MPIJobStatus) -> bool {
+    status.failure.as_ref().is_some_and(|failure| failure.reason == diagnosis::Cause::Cancelled.word())
 }
 
 /// When the job ended, from its own field or from the condition that reports its end.

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 
 use crate::progress::{self, Outcome, Progress};
-use crate::{Class, Error, Kind, describe, view};
+use crate::{Class, Error, JobRef, Kind, describe, view};
 
 /// A job that has ended.
 #[derive(Clone, Debug)]
@@ -19,6 +19,13 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// How this job ended; `None` if it has not.
+    #[must_use]
+    pub fn of(object: DynamicObject) -> Option<Self> {
+        let outcome = view::row(&object).has_ended().then(|| progress::outcome(&object))?;
+        Some(Self { object: Some(object), outcome })
+    }
+
     /// Returns the class that determines the exit code; `None` for success.
     pub fn class(&self) -> Option<Class> {
         match &self.outcome {
@@ -61,13 +68,19 @@ pub async fn wait(
     };
     match ended {
         Some(outcome) => Ok(Ended { outcome: outcome?, object: watch.job().cloned() }),
-        None => Err(Error::StillRunning {
-            kind,
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-            phase: watch.job().map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase(),
-            after: timeout.unwrap_or_default(),
-        }),
+        None => Err(still_running(&kind.job(namespace, name), watch.job(), timeout.unwrap_or_default())),
+    }
+}
+
+/// The error about a job that has not ended in the time that somebody waited for it; `seen` is the job as last observed.
+#[must_use]
+pub fn still_running(job: &JobRef, seen: Option<&DynamicObject>, after: Duration) -> Error {
+    Error::StillRunning {
+        kind: Kind::named(&job.kind).unwrap_or_default(),
+        name: job.name.clone(),
+        namespace: job.namespace.clone(),
+        state: seen.map_or_else(|| "pending".to_owned(), |seen| view::row(seen).state.in_a_sentence()),
+        after,
     }
 }
 

@@ -56,12 +56,17 @@ pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<
         )?;
         return Ok(0);
     }
+    for surprise in drafts.iter().flat_map(submit::surprises) {
+        // Nobody who typed flags knows the path.
+        let path = surprise.split_once(": ").filter(|_| !has_file);
+        console.warn(path.map_or(surprise.as_str(), |(_, told)| told));
+    }
     let connection = connect(console, global).await?;
     if let Some(state) = &connection.local {
         warn_of_programs(console, state, &drafts);
     }
     if !has_file {
-        let around = surroundings(console, &connection, create).await;
+        let around = surroundings(console, &connection, create).await?;
         if around != Surroundings::of_flags(create) {
             drafts = vec![from_flags(create, &around)?];
         }
@@ -151,18 +156,33 @@ impl Surroundings {
 
 /// What the flags leave to the cluster: a local one sees this machine's files, a namespace may enforce `restricted`, and
 /// a TrainJob's runtime has an MPI of its own.
-async fn surroundings(console: &Console, connection: &Connection, create: &Create) -> Surroundings {
+async fn surroundings(
+    console: &Console,
+    connection: &Connection,
+    create: &Create,
+) -> Result<Surroundings, Failure> {
     let flags = Surroundings::of_flags(create);
     let here = connection.local.as_ref().and_then(|_| own_program(console, create));
     let asks = !flags.restricted && create.flags.runtime.is_none();
     let enforced = asks && jobs::standard::is_restricted(&connection.client, &connection.namespace).await;
     let mpi = match (&flags.mpi, &create.flags.runtime) {
         (None, Some(runtime)) => {
-            jobs::runtime::implementation(&connection.client, &connection.namespace, runtime).await
+            let asked = jobs::runtime::implementation(&connection.client, &connection.namespace, runtime);
+            match asked.await {
+                Ok(mpi) => mpi,
+                Err(error @ jobs::Error::Invalid { .. }) => return Err(by_flag(error).into()),
+                Err(error) => {
+                    console.warn(&format!(
+                        "the MPI of runtime {runtime} cannot be read ({error}), so ranks are started with Open MPI's options; \
+                         choose others with --mpi"
+                    ));
+                    None
+                }
+            }
         }
         _ => flags.mpi,
     };
-    Surroundings { workdir: flags.workdir.or(here), restricted: flags.restricted || enforced, mpi }
+    Ok(Surroundings { workdir: flags.workdir.or(here), restricted: flags.restricted || enforced, mpi })
 }
 
 /// The current directory, if the command names a file in it and pods of the local cluster can see it.

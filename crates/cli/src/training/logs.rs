@@ -6,10 +6,12 @@ use std::sync::Arc;
 use anstyle::{AnsiColor, Style};
 use jobs::logs::sieve::Wanted;
 use jobs::logs::{Choice, Item, Level, Origin, Which, ranges};
+use jobs::progress::Outcome;
+use jobs::wait::Ended;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::several;
+use super::{several, wait};
 use crate::arguments::{Global, Logs, Output};
 use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
@@ -81,7 +83,10 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         }
     }
     text.show(console)?;
-    if let Some(line) = evidence.filter(|_| console.live) {
+    if logs.follow {
+        note_the_end(console, &connection, kind, &job).await;
+    }
+    if let Some(line) = evidence.filter(|_| console.live && !logs.follow) {
         console.note(&format!(
             "this line shows the cause of the failure: {}\nwhat to do: odh training explain {} {job} -n {}",
             line.trim(),
@@ -102,6 +107,25 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         ));
     }
     Ok(0)
+}
+
+/// Says how a job ended whose output was followed, if it has.
+async fn note_the_end(console: &Console, connection: &Connection, kind: jobs::Kind, job: &str) {
+    let ended = match jobs::list::get(&connection.client, kind, &connection.namespace, job).await {
+        Ok(object) => Ended::of(object),
+        Err(jobs::Error::NotFound { .. }) => Some(Ended { object: None, outcome: Outcome::Deleted }),
+        // The output is complete without it.
+        Err(_) => None,
+    };
+    let Some(ended) = ended else { return };
+    console.note(&wait::told(kind, job, &ended));
+    if ended.class() == Some(jobs::Class::JobFailed) {
+        console.note(&format!(
+            "what to do: odh training explain {} {job} -n {}",
+            kind.word(),
+            connection.namespace
+        ));
+    }
 }
 
 /// Says that there is no line to show: whether nothing was written, or nothing that was asked for.

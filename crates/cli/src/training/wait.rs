@@ -6,7 +6,7 @@ use std::time::Duration;
 use jobs::last_lines::MOST_LINES;
 use jobs::logs::{Choice, Item, Logs};
 use jobs::progress::{self, Outcome, Progress};
-use jobs::wait::Ended;
+use jobs::wait::{Ended, still_running};
 use jobs::{Class, Error, Kind, view};
 use kube::Client;
 use tokio::task::JoinSet;
@@ -170,7 +170,10 @@ async fn until_end(
                 Some(item) => print(console, shown, item)?,
                 None => logs = None,
             },
-            () = &mut over => return Err(still_running(follow, watch.job())),
+            () = &mut over => {
+                let job = follow.kind.job(follow.namespace, follow.name);
+                return Err(still_running(&job, watch.job(), follow.timeout.unwrap_or_default()).into());
+            }
             () = &mut stop => {
                 return Err(interrupt::failure(format!("interrupted while waiting for {}/{}", follow.kind.word(), follow.name), follow.interrupted_hint));
             }
@@ -233,18 +236,6 @@ async fn drain(console: &Console, shown: &Shown, mut logs: Option<Logs>) -> Resu
     Ok(())
 }
 
-fn still_running(follow: &Follow<'_>, job: Option<&kube::api::DynamicObject>) -> Failure {
-    let phase = job.map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase();
-    Error::StillRunning {
-        kind: follow.kind,
-        name: follow.name.to_owned(),
-        namespace: follow.namespace.to_owned(),
-        phase,
-        after: follow.timeout.unwrap_or_default(),
-    }
-    .into()
-}
-
 /// Converts the end of a job into this command's result: a line and 0, or a failure with its code.
 pub async fn ending(
     console: &Console,
@@ -253,11 +244,10 @@ pub async fn ending(
     propagate: bool,
 ) -> Result<u8, Failure> {
     let (kind, name) = (follow.kind, follow.name);
-    let word = kind.word();
     let mut failure = match &ended.outcome {
         Outcome::Succeeded => {
             if matches!(console.output, Output::Table | Output::Wide | Output::Name) {
-                console.data(&format!("{word}/{name} succeeded{}\n", ran_for(ended)))?;
+                console.data(&format!("{}\n", told(kind, name, ended)))?;
             }
             if let Some(row) = ended.object.as_ref().map(view::row).filter(|row| row.cause.is_some()) {
                 console.warn(&format!("{}: {}", row.state, row.message.unwrap_or_default()));
@@ -287,24 +277,27 @@ fn ran_for(ended: &Ended) -> String {
     runtime.map_or_else(String::new, |runtime| format!(" after {}", view::duration(runtime)))
 }
 
+/// How a job ended, in one line.
+pub fn told(kind: Kind, name: &str, ended: &Ended) -> String {
+    let (job, ran) = (format!("{}/{name}", kind.word()), ran_for(ended));
+    match &ended.outcome {
+        Outcome::Succeeded => format!("{job} succeeded{ran}"),
+        Outcome::Deleted => Error::Deleted { kind, name: name.to_owned() }.to_string(),
+        Outcome::Failed(_) if ended.class() == Some(Class::Cancelled) => format!("{job} was cancelled{ran}"),
+        Outcome::Failed(failure) => {
+            let said = if failure.message.is_empty() { &failure.reason } else { &failure.message };
+            let place = plan::place(failure).map_or_else(String::new, |place| format!(" ({place})"));
+            format!("{job} failed{ran}: {said}{place}")
+        }
+    }
+}
+
 /// The failure of a job: its message, and the last lines of what failed unless they were shown anyway.
 async fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure {
     let (kind, name) = (follow.kind, follow.name);
     let word = kind.word();
-    let said = if failure.message.is_empty() { &failure.reason } else { &failure.message };
-    let place = match (failure.worker, failure.exit_code) {
-        (Some(worker), Some(code)) => format!(" (Worker {worker}, exit code {code})"),
-        (Some(worker), None) => format!(" (Worker {worker})"),
-        (None, Some(code)) => format!(" (exit code {code})"),
-        (None, None) => String::new(),
-    };
-    let message = format!("{word}/{name} failed{}: {said}{place}", ran_for(ended));
     let class = ended.class().unwrap_or(Class::JobFailed);
-    let message = match class {
-        Class::Cancelled => format!("{word}/{name} was cancelled{}", ran_for(ended)),
-        _ => message,
-    };
-    let mut shown = Failure::new(class, &failure.reason, message);
+    let mut shown = Failure::new(class, &failure.reason, told(kind, name, ended));
     shown.hints.extend(failure.suggestion.as_deref().map(advice::with_flags));
     if let Some(object) = ended.object.as_ref().filter(|_| !follow.logs) {
         let pods =

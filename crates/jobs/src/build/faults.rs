@@ -7,7 +7,7 @@ use super::{Mount, Part, Request, Source, Variable};
 use crate::{Fault, Kind};
 
 /// The fault of a field.
-pub(super) fn fault(path: &str, message: impl Into<String>, advice: &str) -> Fault {
+pub(crate) fn fault(path: &str, message: impl Into<String>, advice: &str) -> Fault {
     let advice = Some(advice.to_owned()).filter(|advice| !advice.is_empty());
     Fault { source: String::new(), position: None, path: path.to_owned(), message: message.into(), advice }
 }

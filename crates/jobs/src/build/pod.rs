@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 
+use super::variables::in_order_of_use;
 use super::{Mount, Part, Request, Source, Variable, VariableValue};
 
 /// The template of one role's pods, with the container's own fields filled in.
@@ -77,14 +78,15 @@ pub(super) fn restricted_container() -> SecurityContext {
     }
 }
 
-/// The role's variables after the job's after those that the builder sets; of one name, the last counts.
+/// The role's variables after the job's after those that the builder sets, as far as their values allow it; of one name, the last
+/// counts.
 fn environment(preset: Vec<EnvVar>, request: &Request, part: &Part) -> Vec<EnvVar> {
     let mut env = preset;
     for variable in request.env.iter().chain(&part.env) {
         env.retain(|earlier| earlier.name != variable.name);
         env.push(env_var(variable));
     }
-    env
+    in_order_of_use(env)
 }
 
 /// A variable as Kubernetes has it.

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 
 use super::faults::fault;
 use super::pod::{env_var, resources};
+use super::variables::in_order_of_use;
 use super::{Failures, Mpi, Part, Placement, Request};
 use super::{as_root, is_as_given, launcher_command, metadata, pod, worker_amounts};
 use crate::{Error, Fault};
@@ -56,7 +57,7 @@ pub(super) fn assemble(request: &Request) -> TrainJob {
     let trainer = Trainer {
         image: Some(request.image.clone()).filter(|image| !image.is_empty()),
         command: Some(launcher_command(request, ranks(request), &directory(request))),
-        env,
+        env: in_order_of_use(env),
         num_nodes: nodes(request),
         num_proc_per_node: request.slots,
         resources_per_node: resources(&worker_amounts(request), &request.worker),

@@ -195,7 +195,7 @@ fn by_target<'p>(pods: impl Iterator<Item = &'p Pod>, targets: &[Target]) -> BTr
 }
 
 /// Why there is no pod yet, if the job says so.
-fn not_made(job: Option<&DynamicObject>) -> Option<String> {
+pub(super) fn not_made(job: Option<&DynamicObject>) -> Option<String> {
     match view::row(job?).phase_reason.as_deref() {
         Some("Suspended") => Some("the job to be resumed: it is suspended".to_owned()),
         Some("Queued") => Some("the job to leave its queue".to_owned()),

@@ -1,9 +1,12 @@
-//! Which ranks a job has, and on which Worker each runs, as far as its spec says: the ranks fill the slots of one host after the
-//! other. Pure.
+//! Which ranks a job has, and on which Worker each runs, as far as its spec or its hostfile says: the ranks fill the slots of one
+//! host after the other.
 
 use std::ops::Range;
 
-use kube::api::DynamicObject;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DynamicObject};
+use kube::{Client, ResourceExt};
+use plan::trainjob::{hostfile_name, read_hostfile};
 
 use crate::{Kind, view};
 
@@ -11,14 +14,28 @@ use crate::{Kind, view};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranks {
     slots: u32,
-    /// The number of hosts before the first Worker: 1 if the Launcher takes ranks.
+    /// The number of hosts before Worker 0: 1 if the first ranks are the Launcher's.
     before: u32,
     hosts: u32,
 }
 
 impl Ranks {
-    /// Returns the ranks of a job that has a Launcher.
-    pub fn of(job: &DynamicObject) -> Option<Self> {
+    /// Reads the ranks of a job that has a Launcher: a TrainJob's from its hostfile; `None` if they cannot be known.
+    pub async fn read(client: &Client, job: &DynamicObject) -> Option<Self> {
+        if Kind::of(job) != Kind::TrainJob {
+            return Self::of(job);
+        }
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &job.namespace()?);
+        let map = maps.get_opt(&hostfile_name(&job.name_any())).await.ok()??;
+        // That of an earlier job of this name may still be waiting to be deleted.
+        let is_own = map.owner_references().iter().any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref());
+        let hosts = read_hostfile(&job.name_any(), map.data?.get("hostfile").filter(|_| is_own)?)?;
+        hosts.slots.checked_mul(hosts.count)?;
+        Some(Self { slots: hosts.slots, before: u32::from(hosts.launcher_first), hosts: hosts.count })
+    }
+
+    /// Returns the ranks of an MPIJob.
+    fn of(job: &DynamicObject) -> Option<Self> {
         if Kind::of(job) != Kind::MpiJob {
             return None;
         }
@@ -34,28 +51,37 @@ impl Ranks {
         self.slots * self.hosts
     }
 
-    /// The ranks of a Worker.
+    /// The ranks of a Worker. That with the last number is the Launcher of a TrainJob, if the first ranks are its.
     pub fn of_worker(self, index: i32) -> Range<u32> {
-        let Some(host) = u32::try_from(index).ok().and_then(|index| index.checked_add(self.before)) else {
-            return 0..0;
-        };
-        let first = host.saturating_mul(self.slots);
-        first..first.saturating_add(self.slots)
+        let Some(index) = u32::try_from(index).ok().filter(|index| *index < self.hosts) else { return 0..0 };
+        let first = (index + self.before) % self.hosts * self.slots;
+        first..first + self.slots
     }
 }
 
-/// Why ranks that were asked for have no line, as far as it is known. `any` is whether any line has a tag.
-pub fn no_line_of(missing: &[u32], ranks: Option<Ranks>, any: bool) -> String {
-    let listed = super::ranges(missing.iter().copied());
+/// Whether lines of a Launcher's output have tags of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagsSeen {
+    /// Some have.
+    Some,
+    /// None has, though the command asks for tags.
+    AskedFor,
+    /// None has, and nothing is known to ask for tags.
+    None,
+}
+
+/// Why ranks that were asked for have no line, as far as it is known.
+pub fn no_line_of(missing: &[u32], ranks: Option<Ranks>, tags: TagsSeen) -> String {
+    let none = format!("no line is tagged with rank {}", super::ranges(missing.iter().copied()));
     match ranks.map(Ranks::count).filter(|count| missing.iter().all(|rank| rank >= count)) {
-        Some(count) => {
-            format!("no line is tagged with rank {listed}: the job has slots for ranks 0 to {}", count - 1)
-        }
-        None if any => format!("no line is tagged with rank {listed}"),
-        None => format!(
-            "no line is tagged with rank {listed}; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank \
-             (MPICH, Intel MPI)"
-        ),
+        Some(count) => format!("{none}: the job has slots for ranks 0 to {}", count - 1),
+        None => match tags {
+            TagsSeen::Some => none,
+            TagsSeen::AskedFor => format!("{none}, nor with any other: no rank has printed a line"),
+            TagsSeen::None => format!(
+                "{none}; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank (MPICH, Intel MPI)"
+            ),
+        },
     }
 }
 
@@ -89,6 +115,9 @@ mod tests {
         let with_launcher = ranks(3, 2, true).unwrap();
         assert_eq!((with_launcher.count(), with_launcher.of_worker(0)), (8, 2..4));
         assert_eq!(ranks(0, 2, false), None);
+        let of_trainjob = Ranks { slots: 2, before: 1, hosts: 3 };
+        let of_workers: Vec<_> = (0..4).map(|index| of_trainjob.of_worker(index)).collect();
+        assert_eq!(of_workers, [2..4, 4..6, 0..2, 0..0], "the Launcher is the last Worker");
     }
 
     #[test]
@@ -101,12 +130,16 @@ mod tests {
 
     #[test]
     fn a_rank_without_a_line_has_a_reason() {
-        let of = |missing: &[u32], any| no_line_of(missing, ranks(2, 2, false), any);
-        assert_eq!(of(&[9], true), "no line is tagged with rank 9: the job has slots for ranks 0 to 3");
-        assert_eq!(of(&[1], true), "no line is tagged with rank 1");
+        let of = |missing: &[u32], tags| no_line_of(missing, ranks(2, 2, false), tags);
+        let beyond = "no line is tagged with rank 9: the job has slots for ranks 0 to 3";
+        assert_eq!(of(&[9], TagsSeen::Some), beyond);
+        assert_eq!(of(&[1], TagsSeen::Some), "no line is tagged with rank 1");
+        let silent = "no line is tagged with rank 0, nor with any other: no rank has printed a line";
+        assert_eq!(of(&[0], TagsSeen::AskedFor), silent);
+        let untagged = of(&[0, 1], TagsSeen::None);
         assert!(
-            of(&[0, 1], false)
-                .starts_with("no line is tagged with rank 0-1; start ranks with mpirun --tag-output")
+            untagged.starts_with("no line is tagged with rank 0-1; start ranks with mpirun --tag-output"),
+            "{untagged}"
         );
     }
 }

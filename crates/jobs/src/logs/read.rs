@@ -1,6 +1,7 @@
 //! Reads one pod's output, either up to its current end, or following it through broken connections.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::chatter;
 use super::kept::Kept;
 use super::level::{Level, Levels};
 use super::line::take_line;
-use super::ranks::{Ranks, no_line_of};
+use super::ranks::{Ranks, TagsSeen, no_line_of};
 use super::resume::{Novelty, Resume, Run, split, whole_second};
 use super::sieve::Sieve;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
@@ -75,6 +76,8 @@ pub(super) struct Cut {
     tagged: Option<(BTreeSet<u32>, bool)>,
     /// The ranks that the job has.
     ranks: Option<Ranks>,
+    /// Whether its command asks for tags of ranks.
+    asks_for_tags: bool,
     /// Where to say why there are no lines, if the ranks are those of Workers that were chosen, to which the Launcher lends their
     /// lines: the Workers may have written lines of their own.
     lent: Option<Arc<OnceLock<String>>>,
@@ -129,6 +132,7 @@ impl Cut {
             is_of_ranks,
             tagged: is_of_ranks.then(Default::default),
             ranks: None,
+            asks_for_tags: false,
             evidence: Arc::default(),
             lent: None,
             noted_wait: false,
@@ -137,9 +141,14 @@ impl Cut {
         }
     }
 
-    /// With what is known of the job: its ranks, and the evidence for the cause of its failure.
-    pub(super) fn of_job(self, ranks: Option<Ranks>, evidence: Arc<BTreeSet<String>>) -> Cut {
-        Cut { ranks, evidence, ..self }
+    /// With what is known of the job: its ranks, whether their lines are to be tagged, and the evidence for the cause of its failure.
+    pub(super) fn of_job(
+        self,
+        ranks: Option<Ranks>,
+        asks_for_tags: bool,
+        evidence: Arc<BTreeSet<String>>,
+    ) -> Cut {
+        Cut { ranks, asks_for_tags, evidence, ..self }
     }
 
     /// As the Launcher's, which lends lines to Workers.
@@ -233,7 +242,12 @@ impl Cut {
         if !is_news || (!others && found.is_empty()) {
             return;
         }
-        let note = no_line_of(&missing, self.ranks, !found.is_empty());
+        let tags = match () {
+            () if !found.is_empty() => TagsSeen::Some,
+            () if self.asks_for_tags => TagsSeen::AskedFor,
+            () => TagsSeen::None,
+        };
+        let note = no_line_of(&missing, self.ranks, tags);
         match &self.lent {
             // Only the Launcher's current pod and former ones have one, and all say the same.
             Some(word) => {
@@ -404,6 +418,11 @@ impl Reader {
                 Left::Ended | Left::More => {}
             }
             breaks += 1;
+            // One break is common, and soon mended.
+            if cut && breaks > 1 && !self.source.is_cut_off.swap(true, Ordering::Relaxed) {
+                let why = broken.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+                self.note(format!("the cluster does not answer{why}; trying again")).await?;
+            }
             if breaks > MAX_BREAKS {
                 let detail = broken
                     .map_or_else(|| "the server keeps closing it".to_owned(), |error| error.to_string());
@@ -415,6 +434,10 @@ impl Reader {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    async fn note(&self, note: String) -> Result<(), Stop> {
+        self.lane.send(vec![Ok(Item::Note(note))]).await.map_err(|_| Stop::ReaderGone)
     }
 
     fn api(&self) -> Api<Pod> {
@@ -458,6 +481,9 @@ impl Reader {
         let opened = self.api().log_stream(&self.name, &self.parameters(from, follow)).await;
         drop(opening);
         let stream = opened.map_err(|error| refusal(error, attempt, source.job_ref()))?;
+        if source.is_cut_off.swap(false, Ordering::Relaxed) {
+            self.note("the cluster answers again".to_owned()).await?;
+        }
         futures::pin_mut!(stream);
         let mut line = Vec::new();
         let mut lines = 0;

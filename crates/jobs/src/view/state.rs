@@ -77,6 +77,13 @@ pub struct JobState {
     pub detail: Option<String>,
 }
 
+impl JobState {
+    /// As part of a sentence: `pending (ImagePull)`.
+    pub fn in_a_sentence(&self) -> String {
+        JobState { word: self.word.to_lowercase(), detail: self.detail.clone() }.to_string()
+    }
+}
+
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.detail {
