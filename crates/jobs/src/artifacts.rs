@@ -79,6 +79,14 @@ pub enum Fault {
     /// There is nothing for a reader to read.
     #[error("the job mounts no volume that outlives its pods, as far as its pods and templates say")]
     NothingKept,
+    /// A reader failed.
+    #[error("{pod} failed: {why}")]
+    ReaderFailed {
+        /// The pod.
+        pod: String,
+        /// What it says.
+        why: String,
+    },
     /// A reader does not run yet.
     #[error("{pod} does not run yet: it waits for {waits_for}")]
     ReaderWaits {

@@ -61,6 +61,10 @@ pub async fn start(client: &Client, wanted: &Wanted) -> Result<Reader, Fault> {
             return Ok(seen(&found));
         }
         remove(&api, &found, namespace).await?;
+        // Said once, so that nobody waits for a pod that fails each time.
+        if let Some(why) = failure(&found) {
+            return Err(Fault::ReaderFailed { pod: pod_name, why });
+        }
     }
     if pods.iter().any(|pod| !semantics::has_ended(pod)) {
         return Err(Fault::NotNeeded);
@@ -138,6 +142,17 @@ async fn remove(api: &Api<Pod>, pod: &Pod, namespace: &str) -> Result<(), Fault>
             Err(Error::from_kube(error, attempt).into())
         }
     }
+}
+
+/// Why a reader failed; `None` if it has ended as it should.
+fn failure(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref().filter(|_| semantics::phase(pod) == "Failed")?;
+    let states =
+        status.container_statuses.iter().flatten().filter_map(|one| one.state.as_ref()?.terminated.as_ref());
+    let told = states.filter_map(|ended| ended.message.clone().or_else(|| ended.reason.clone())).next();
+    told.or_else(|| status.message.clone())
+        .or_else(|| status.reason.clone())
+        .or_else(|| Some("it does not say why".to_owned()))
 }
 
 fn seen(pod: &Pod) -> Reader {
@@ -269,7 +284,6 @@ fn of_container(own: Option<SecurityContext>) -> SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
         seccomp_profile: Some(runtime_default()),
-        read_only_root_filesystem: Some(true),
         ..SecurityContext::default()
     }
 }

@@ -147,6 +147,8 @@ fn problem(fault: Fault) -> Problem {
         Fault::NothingKept => {
             conflict("NothingKept").hint("to keep files, let the job write into a PersistentVolumeClaim")
         }
+        Fault::ReaderFailed { .. } => conflict("ReaderFailed")
+            .hint("start another, or mount the claim in a job and read the files there"),
         Fault::ReaderWaits { .. } => conflict("ReaderWaits").hint("ask again"),
         Fault::Path(fault) => Problem::invalid("path", fault, "use the path of an entry of a list"),
         Fault::Outside(_) => invalid("list without a path to see the job's volumes").because("NotInVolume"),
