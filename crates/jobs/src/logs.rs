@@ -276,7 +276,7 @@ struct Source {
     evidence: Arc<BTreeSet<String>>,
     /// Why there was no line, to be said if there was none.
     last_word: Arc<OnceLock<String>>,
-    /// Whether the API server did not answer when it was last asked. Several readers find that; one of them reports it.
+    /// Whether the connection to the cluster was lost when it was last used. Several readers find that; one of them reports it.
     is_cut_off: AtomicBool,
     /// The ranks whose lines in the Launcher's output belong to the Workers that are read.
     lent: Option<Vec<u32>>,

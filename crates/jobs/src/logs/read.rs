@@ -420,8 +420,7 @@ impl Reader {
             breaks += 1;
             // One break is common, and soon mended.
             if cut && breaks > 1 && !self.source.is_cut_off.swap(true, Ordering::Relaxed) {
-                let why = broken.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-                self.note(format!("the cluster does not answer{why}; trying again")).await?;
+                self.note("the connection to the cluster is lost; trying again".to_owned()).await?;
             }
             if breaks > MAX_BREAKS {
                 let detail = broken
@@ -482,7 +481,7 @@ impl Reader {
         drop(opening);
         let stream = opened.map_err(|error| refusal(error, attempt, source.job_ref()))?;
         if source.is_cut_off.swap(false, Ordering::Relaxed) {
-            self.note("the cluster answers again".to_owned()).await?;
+            self.note("the connection to the cluster is back".to_owned()).await?;
         }
         futures::pin_mut!(stream);
         let mut line = Vec::new();
