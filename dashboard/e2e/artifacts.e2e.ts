@@ -129,7 +129,7 @@ describe("the files of a job", () => {
     await createWriter(namespace, "ends", 0);
     await waitForJob(namespace, "ends", "Succeeded");
     await visit(`/jobs/${namespace}/mpijob/ends/artifacts`, {}, async (page) => {
-      await page.getByRole("heading", { name: "The job's pods have ended; its files are kept" }).waitFor();
+      await page.getByRole("heading", { name: "No pod of the job runs, but its claims can be read" }).waitFor();
       await page.getByText("PersistentVolumeClaim results").waitFor();
       await inspectThemes(page, "artifacts-ended");
       await page.getByRole("button", { name: "Show the files" }).click();

@@ -269,7 +269,7 @@ export const job = {
       "Files that its programs write go with its pods. Mount a PersistentVolumeClaim to keep them, and to see them here.",
     outside: "This is not in the job's volumes",
     noPod: "No pod runs through which files can be read",
-    ended: "The job's pods have ended; its files are kept",
+    ended: "No pod of the job runs, but its claims can be read",
     startReader: "Show the files",
     starting: (pod: string, waitsFor: string) => `${pod} is being started: it waits for ${waitsFor}.`,
     notStarted: "The files cannot be shown",

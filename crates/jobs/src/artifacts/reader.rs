@@ -198,8 +198,10 @@ fn pod(job: &DynamicObject, name: &str, like: Pod) -> Option<Pod> {
     let main = semantics::main_container(&like)?.clone();
     let spec = like.spec?;
     let path_of = |mount: &VolumeMount| format!("/{}", mount.mount_path.trim_matches('/'));
+    // A path with variables needs the environment of the job's pod.
+    let is_kept = |mount: &&VolumeMount| kept.contains(&path_of(mount)) && mount.sub_path_expr.is_none();
     let mut volume_mounts: Vec<VolumeMount> =
-        main.volume_mounts.iter().flatten().filter(|mount| kept.contains(&path_of(mount))).cloned().collect();
+        main.volume_mounts.iter().flatten().filter(is_kept).cloned().collect();
     for mount in &mut volume_mounts {
         mount.read_only = Some(true);
         mount.mount_propagation = None;

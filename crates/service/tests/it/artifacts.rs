@@ -192,7 +192,7 @@ async fn without_a_running_pod_the_answer_says_where_the_files_are() {
     assert_eq!(made.status, 200, "{}", made.text);
     let reply = stage.get(&ARTIFACTS.replace("train", "ended"), JANE).await;
     let problem = reply.json();
-    assert_eq!((reply.status, &problem["reason"]), (409, &json!("NoPodRuns")));
+    assert_eq!((reply.status, &problem["reason"]), (409, &json!("NeedsReader")));
     assert!(problem["hint"].as_str().unwrap().contains("PersistentVolumeClaim results"), "{problem}");
     let other = stage.get(&format!("{ARTIFACTS}?worker=7"), JANE).await;
     assert!(other.text.contains("The pod of Worker 7 is not running"), "{}", other.text);

@@ -267,6 +267,10 @@ fn field<'v>(list: &'v Value, name: &str) -> Vec<&'v str> {
 async fn every_method_works_with_real_jobs_over_both_protocols() {
     let home = Home::with_cluster("service::every_method");
     let names: BTreeSet<&str> = METHODS.iter().map(|method| method.name).collect();
+    let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "results" },
+        "spec": { "accessModes": ["ReadWriteMany"], "resources": { "requests": { "storage": "1Mi" } } } });
+    let claim = home.write("claim.json", &claim.to_string());
+    home.kubectl(&["create", "-n", NAMESPACE, "-f", &claim]).ended(0);
     let mut first = Person::at(&home, Protocol::Rest);
     let large = spec(LARGE, WORKERS, "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE");
     first.ask("CreateJob", json!({ "namespace": NAMESPACE, "spec": large })).await;
@@ -301,16 +305,16 @@ async fn looks_around(person: &mut Person) {
 
 async fn reads_files(person: &mut Person, prefix: &str) {
     let name = format!("{prefix}-files");
-    let pod = |script: &str| {
-        json!({ "template": { "spec": {
-            "containers": [{ "name": "main", "image": EXAMPLES_IMAGE, "command": ["sh", "-c", script],
-                "volumeMounts": [{ "name": "results", "mountPath": "/results" }] }],
-            "volumes": [{ "name": "results", "emptyDir": {} }] } } })
-    };
+    let claim = json!({ "name": "results", "persistentVolumeClaim": { "claimName": "results" } });
+    let launcher = json!({ "template": { "spec": {
+        "containers": [{ "name": "main", "image": EXAMPLES_IMAGE, "command": ["sh", "-c", "echo 42 > /results/answer"],
+            "volumeMounts": [{ "name": "results", "mountPath": "/results" }] }],
+        "volumes": [claim] } } });
     let manifest = json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": { "name": name },
-        "spec": { "mpiReplicaSpecs": { "Launcher": pod("echo 42 > /results/answer; exec sleep 3600") } } });
+        "spec": { "mpiReplicaSpecs": { "Launcher": launcher } } });
     person.ask("CreateJob", json!({ "namespace": NAMESPACE, "manifest": manifest.to_string() })).await;
-    person.wait(&name, "Running").await;
+    person.wait(&name, "Succeeded").await;
+    person.until("StartReader", of(&name), |reader| reader["ready"] == true).await;
     let mut folder = of(&name);
     folder["path"] = json!("/results");
     person
