@@ -21,7 +21,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
-use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
@@ -359,20 +359,11 @@ fn load(database: &Database) -> Result<(Loaded, Vec<Unreadable>), redb::Error> {
     Ok((Loaded { revision, objects }, unreadable))
 }
 
-/// Reads the revision of an object, and sees that all of its text is JSON; the rest is parsed when somebody asks for it.
+/// Reads the revision of an object, and sees that all of it can be parsed, as it will be when somebody asks for it.
 fn revision_of(json: &[u8]) -> Result<u64, String> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: Option<Metadata>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata {
-        resource_version: Option<String>,
-    }
-    let object: Object = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let revision = object.metadata.and_then(|metadata| metadata.resource_version?.parse().ok());
-    Ok(revision.ok_or("it has no resourceVersion")?)
+    let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+    revision.ok_or_else(|| "it has no resourceVersion".to_owned())
 }
 
 /// Moves unreadable objects from the store into files beside it. They are removed from the store only after

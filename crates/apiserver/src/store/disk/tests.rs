@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use redb::StorageBackend;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::{Error, OutOfBounds, Start, Store};
 use super::*;
