@@ -39,6 +39,7 @@ pub use edit::edit;
 pub(crate) use faults::fault;
 pub use faults::is_quantity;
 pub use fields::{from_fields, to_fields};
+pub(crate) use pod::restricted_container;
 use pod::{resources, some_map, template, text_var};
 pub(crate) use read::BACKOFF_LIMIT_OF_A_JOB;
 pub use read::{read, read_mpijob};

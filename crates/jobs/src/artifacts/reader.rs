@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use api::{LAUNCHER, MPIJob, WORKER};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, Pod, PodSecurityContext, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SeccompProfile, SecurityContext, Volume, VolumeMount,
+    Container, EmptyDirVolumeSource, Pod, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
+    SeccompProfile, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -19,6 +19,7 @@ use kube::{Client, ResourceExt as _};
 
 use super::mounts;
 use super::{Fault, READER_FOLDER, Wanted};
+use crate::build::restricted_container;
 use crate::part::runs;
 use crate::{Attempt, Error, Kind, describe, list};
 
@@ -283,10 +284,8 @@ fn of_container(own: Option<SecurityContext>) -> SecurityContext {
         run_as_group: own.run_as_group,
         run_as_non_root: own.run_as_non_root,
         se_linux_options: own.se_linux_options,
-        allow_privilege_escalation: Some(false),
-        capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
         seccomp_profile: Some(runtime_default()),
-        ..SecurityContext::default()
+        ..restricted_container()
     }
 }
 

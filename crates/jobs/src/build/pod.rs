@@ -70,7 +70,7 @@ pub(super) fn restricted_pod() -> PodSecurityContext {
 }
 
 /// What `restricted` requires of each container.
-pub(super) fn restricted_container() -> SecurityContext {
+pub(crate) fn restricted_container() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
