@@ -5,7 +5,6 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::MPIJob;
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::reflector::Store;
@@ -15,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::capacity::SharedCapacity;
 use crate::memory::Memory;
 use crate::nodes::SharedNodes;
+use crate::packed::Packed;
 use crate::progress::Progress;
 use crate::status::FirstWait;
 use crate::vitals::Vitals;
@@ -108,7 +108,7 @@ impl Shared {
 /// What every pass over an MPIJob works with.
 pub(crate) struct Context {
     pub shared: Shared,
-    pub jobs: Store<MPIJob>,
+    pub jobs: Store<Packed>,
     pub stores: Stores,
     /// Whether every watch has listed once.
     pub listed: watch::Receiver<bool>,

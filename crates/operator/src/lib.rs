@@ -27,6 +27,7 @@ pub mod monitor;
 mod nodes;
 mod observe;
 mod owned;
+mod packed;
 mod pod_groups;
 pub mod progress;
 mod progression;

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::{Class, Error, backoff};
 use crate::memory::WATCH_LAG;
 use crate::observe::{Observed, observe};
+use crate::packed::Packed;
 use crate::publish::publish;
 
 /// A job is looked at this often though nothing was seen to change.
@@ -22,14 +23,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// If anything could not be read or written; what could be was, and the status says what is known.
-pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result<Action, Error> {
+pub(crate) async fn reconcile(job: &MPIJob, context: &Context) -> Result<Action, Error> {
     let uid = job.metadata.uid.clone().unwrap_or_default();
     if job.metadata.deletion_timestamp.is_some() {
         // What the job owns goes with it, by its owner references.
         context.memory.forget(&uid);
         return Ok(Action::await_change());
     }
-    if !plan::is_ours(&job) {
+    if !plan::is_ours(job) {
         return Ok(Action::await_change());
     }
     // Before every watch has listed, a child that is there looks missing.
@@ -39,9 +40,9 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
     context.memory.sweep(&context.jobs);
     let now = Timestamp::now();
     let last = context.memory.of(&uid, |memory| memory.annotations.clone());
-    let read = plan::tolerate(&job, &last);
+    let read = plan::tolerate(job, &last);
     context.memory.of(&uid, |memory| memory.annotations = read.annotations());
-    let outcome = walk(&context, &job, read, now).await;
+    let outcome = walk(context, job, read, now).await;
     if outcome.is_ok() {
         context.memory.passed(&uid);
     }
@@ -92,8 +93,8 @@ fn next_pass(context: &Context, job: &ValidJob, plan: &Plan, put_off: Option<Dur
 }
 
 /// When to try again after a failed pass.
-pub(crate) fn after_failure(job: Arc<MPIJob>, error: &Error, context: Arc<Context>) -> Action {
-    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+pub(crate) fn after_failure(job: Arc<Packed>, error: &Error, context: Arc<Context>) -> Action {
+    let uid = job.rest.metadata.uid.as_deref().unwrap_or_default();
     let failures = context.memory.of(uid, |memory| {
         memory.failures = memory.failures.saturating_add(1);
         memory.failures

@@ -19,6 +19,7 @@ use crate::events;
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::metrics::Counted;
+use crate::packed::Packed;
 use crate::pod_groups;
 use crate::progression;
 use crate::reconcile::{after_failure, reconcile};
@@ -120,17 +121,20 @@ pub async fn operate(
 }
 
 /// One pass over a job, timed, under a trace of its own that every line logged in it carries.
-async fn pass(job: Arc<MPIJob>, context: Arc<Context>) -> Result<Action, Error> {
-    let namespace = job.metadata.namespace.clone().unwrap_or_default();
-    let name = job.metadata.name.clone().unwrap_or_default();
+async fn pass(job: Arc<Packed>, context: Arc<Context>) -> Result<Action, Error> {
+    let namespace = job.rest.metadata.namespace.clone().unwrap_or_default();
+    let name = job.rest.metadata.name.clone().unwrap_or_default();
     let span = tracing::info_span!("pass", trace = trace_id(), namespace, job = name);
     let vitals = context.vitals.clone();
     vitals.health.began(&namespace, &name);
     let _ended = Ended { health: vitals.health.clone(), namespace, name };
     let since = Instant::now();
-    let uid = job.metadata.uid.clone().unwrap_or_default();
+    let uid = job.rest.metadata.uid.clone().unwrap_or_default();
     let outcome = async {
-        let outcome = reconcile(job, context.clone()).await;
+        let outcome = match job.whole() {
+            Ok(job) => reconcile(&job, &context).await,
+            Err(error) => Err(error.into()),
+        };
         match &outcome {
             Ok(_) => tracing::debug!(milliseconds = since.elapsed().as_millis(), "reconciliation ended"),
             Err(error) => context.memory.of(&uid, |memory| error.log(&mut memory.failure)),

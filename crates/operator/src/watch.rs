@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, MPIJobSpec, OPERATOR_NAME};
+use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, OPERATOR_NAME};
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{ApiResource, DynamicObject};
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::owned::owner_by;
+use crate::packed::Packed;
 use crate::pod_groups;
 use crate::readable::{Readable, Told, readable};
 use crate::slim::{Slim, unwrapped};
@@ -73,7 +74,7 @@ pub(crate) fn controller(
     gang: Option<&Gang>,
     memory: &Arc<Memory>,
     health: &Arc<Health>,
-) -> (Controller<MPIJob>, Stores, Told) {
+) -> (Controller<Packed>, Stores, Told) {
     let (controller, unreadable) = of_jobs(scoped(client, namespace), health.clone());
     let (pods_seen, jobs_seen) = (memory.clone(), memory.clone());
     let (controller, services) = watch(controller, scoped(client, namespace), health, |_: &mut Service| {});
@@ -98,12 +99,12 @@ pub(crate) fn controller(
 
 /// Adds the watch of the PodGroups, whose API is known only at run time.
 fn watch_pod_groups(
-    controller: Controller<MPIJob>,
+    controller: Controller<Packed>,
     client: &Client,
     namespace: Option<&str>,
     gang: &Gang,
     health: &Arc<Health>,
-) -> (Controller<MPIJob>, PodGroups) {
+) -> (Controller<Packed>, PodGroups) {
     let resource = pod_groups::resource(gang);
     let groups: Api<Slim<DynamicObject>> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
@@ -131,16 +132,16 @@ fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{LABEL_OPERATOR_NAME}={OPERATOR_NAME}"))
 }
 
-fn woken(job: ObjectRef<MPIJob>, health: &Health) -> Option<ObjectRef<MPIJob>> {
+fn woken(job: ObjectRef<Packed>, health: &Health) -> Option<ObjectRef<Packed>> {
     health.woken(job.namespace.as_deref().unwrap_or_default(), &job.name);
     Some(job)
 }
 
 /// Returns the controller of these jobs, which trigger themselves, and those that cannot be read.
-fn of_jobs(jobs: Api<Readable<MPIJob>>, health: Arc<Health>) -> (Controller<MPIJob>, Told) {
+fn of_jobs(jobs: Api<Readable<Packed>>, health: Arc<Health>) -> (Controller<Packed>, Told) {
     let (store, writer) = reflector::store();
-    let bare = |metadata| MPIJob { metadata, spec: MPIJobSpec::default(), status: None };
-    let (events, unreadable) = readable(watcher(jobs, watcher::Config::default().page_size(PAGE)), bare);
+    let (events, unreadable) =
+        readable(watcher(jobs, watcher::Config::default().page_size(PAGE)), Packed::bare);
     let stream = events
         .default_backoff()
         .modify(|job| {
@@ -170,11 +171,11 @@ where
 /// Adds the watch of one kind of child. `look` sees every version of an object, including the last one before its
 /// deletion, and may drop what is not kept.
 fn watch<K>(
-    controller: Controller<MPIJob>,
+    controller: Controller<Packed>,
     children: Api<Slim<K>>,
     health: &Arc<Health>,
     look: impl Fn(&mut K) + Send + 'static,
-) -> (Controller<MPIJob>, Store<K>)
+) -> (Controller<Packed>, Store<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash,
@@ -184,12 +185,12 @@ where
 
 /// Like [`watch`]; `note` sees every event before the store does.
 fn watch_noting<K>(
-    controller: Controller<MPIJob>,
+    controller: Controller<Packed>,
     children: Api<Slim<K>>,
     health: &Arc<Health>,
     look: impl Fn(&mut K) + Send + 'static,
     note: impl Fn(&watcher::Event<K>) + Send + 'static,
-) -> (Controller<MPIJob>, Store<K>)
+) -> (Controller<Packed>, Store<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash,
@@ -298,7 +299,7 @@ pub(crate) fn logged<K: Resource<DynamicType = ()>>(
 
 /// Returns the job that a child belongs to, by its label: pods of the Launcher belong to it through a Job. A forged
 /// label causes a superfluous pass and nothing else.
-fn job_of<K: Resource>(child: &K) -> Option<ObjectRef<MPIJob>> {
+fn job_of<K: Resource>(child: &K) -> Option<ObjectRef<Packed>> {
     let (namespace, name) = owner_by(child, LABEL_JOB_NAME)?;
     Some(ObjectRef::new(&name).within(&namespace))
 }

@@ -14,10 +14,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::health::Health;
+use crate::packed::Packed;
 
 /// Reads the jobs and the queue.
 pub(super) struct Jobs {
-    pub jobs: Arc<OnceLock<Store<MPIJob>>>,
+    pub jobs: Arc<OnceLock<Store<Packed>>>,
     pub health: Arc<Health>,
 }
 
@@ -35,7 +36,7 @@ impl Collector for Jobs {
         let jobs = self.jobs.get().map(Store::state).unwrap_or_default();
         let (mut phases, mut workers): (BTreeMap<Labels, i64>, BTreeMap<Labels, i64>) = Default::default();
         let mut known: BTreeMap<Labels, i64> = BTreeMap::new();
-        for job in jobs.iter().filter(|job| plan::is_ours(job)) {
+        for job in jobs.iter().map(|job| &job.rest).filter(|job| plan::is_ours(job)) {
             let namespace = job.namespace().unwrap_or_default();
             // As upstream, which sets it once it has seen the Launcher's Job.
             if job.status.as_ref().is_some_and(|status| status.replica_statuses.contains_key(LAUNCHER)) {

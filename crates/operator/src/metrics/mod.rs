@@ -28,6 +28,7 @@ use prometheus_client::registry::{Registry, Unit};
 pub use text::Format;
 
 use crate::health::Health;
+use crate::packed::Packed;
 pub(crate) use calls::Counted;
 
 /// Buckets for the stages of a job, in seconds: from a quarter of a second to some 18 hours.
@@ -39,7 +40,7 @@ const PASS_BUCKETS: (f64, f64, u16) = (0.001, 2.0, 16);
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    jobs: Arc<OnceLock<Store<MPIJob>>>,
+    jobs: Arc<OnceLock<Store<Packed>>>,
     created: Counter,
     successful: Counter,
     failed: Counter,
@@ -101,7 +102,7 @@ fn pass_histogram() -> Histogram {
 impl Metrics {
     /// Creates the metrics, all at zero. The depth of the queue is read from `health`.
     pub(crate) fn new(health: Arc<Health>) -> Self {
-        let jobs: Arc<OnceLock<Store<MPIJob>>> = Arc::default();
+        let jobs: Arc<OnceLock<Store<Packed>>> = Arc::default();
         let mut metrics = Self {
             registry: Registry::with_prefix("mpi_operator"),
             jobs: jobs.clone(),
@@ -147,7 +148,7 @@ impl Metrics {
     }
 
     /// Sets the store of jobs to read at each scrape.
-    pub(crate) fn watch_jobs(&self, jobs: Store<MPIJob>) {
+    pub(crate) fn watch_jobs(&self, jobs: Store<Packed>) {
         // A process runs one operator, so only the first store counts.
         let _ = self.jobs.set(jobs);
     }

@@ -11,14 +11,16 @@ use plan::{ReportingKind, is_true, launcher_name, worker_name};
 use super::{Tracked, is_tracked};
 use crate::context::Context;
 use crate::owned::is_controlled_by;
+use crate::packed::Packed;
 use crate::progress::Target;
 
 /// The jobs that ask for it and are not suspended.
 pub(crate) fn tracked(context: &Context) -> Vec<Tracked> {
     let jobs = context.jobs.state().into_iter();
-    let ours = jobs.filter(|job| is_tracked(job.annotations()) && plan::is_ours(job));
-    let suspended = |job: &MPIJob| job.spec.run_policy.as_ref().is_some_and(|it| it.suspend == Some(true));
-    ours.filter(|job| !suspended(job)).filter_map(|job| of(context, &job)).collect()
+    let ours = jobs.filter(|job| is_tracked(job.annotations()) && plan::is_ours(&job.rest));
+    let suspended =
+        |job: &Packed| job.rest.spec.run_policy.as_ref().is_some_and(|it| it.suspend == Some(true));
+    ours.filter(|job| !suspended(job)).filter_map(|job| of(context, &job.rest)).collect()
 }
 
 fn of(context: &Context, job: &MPIJob) -> Option<Tracked> {
