@@ -119,10 +119,11 @@ fn version<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
-/// An object without `managedFields`, which no controller reads and which take more memory than the rest.
-fn slim<K: Resource>(mut object: K) -> K {
+/// An object without `managedFields`, which no controller reads and which take more memory than the rest. It is a copy,
+/// because its vectors are then as long as they need to be: decoded, one container has room for four.
+fn slim<K: Resource + Clone>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
-    object
+    object.clone()
 }
 
 impl<K: Resource> Default for Cache<K> {
@@ -136,7 +137,7 @@ impl<K: Resource> Default for Cache<K> {
     }
 }
 
-impl<K: Resource> Cache<K> {
+impl<K: Resource + Clone> Cache<K> {
     /// Returns the object with this key.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         self.read().objects.get(key).cloned()

@@ -161,7 +161,7 @@ impl Kinds {
     /// Delivers the changes of a typed cache, so that its kind is not followed again.
     pub fn share<K>(&self, cache: &Cache<K>, stop: &CancellationToken)
     where
-        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
     {
         let resource = ApiResource::erase::<K>(&());
         let namespaced = std::any::TypeId::of::<K::Scope>()
@@ -172,7 +172,7 @@ impl Kinds {
     }
 
     /// Delivers the objects of a cache and its changes.
-    fn listen<K: Resource + Send + Sync + 'static>(
+    fn listen<K: Resource + Clone + Send + Sync + 'static>(
         &self,
         cache: &Cache<K>,
         served: &Arc<Served>,

@@ -89,7 +89,7 @@ fn wake_by<K>(
     queue: &Arc<Queue<Key>>,
     scope: &Scope,
 ) where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
     let (to, budgets) = (queue.clone(), budgets.clone());
     controllers.on_change(&scope.stop, move |change| {

@@ -201,7 +201,7 @@ async fn attend_claim(context: &Context, claim: &Arc<PersistentVolumeClaim>) -> 
 /// Stores the reply to a write. A conflict or a removed object leads to another step through the watch.
 fn learn<K>(cache: &Cache<K>, written: Result<K, kube::Error>) -> Result<(), Error>
 where
-    K: Resource,
+    K: Resource + Clone,
 {
     match written {
         Ok(object) => {
