@@ -80,20 +80,32 @@ impl Drop for Share {
     }
 }
 
-/// Returns how many objects and lists a JSON text has, without parsing it. Each takes far more memory than its two bytes
-/// of text.
-pub fn containers(json: &[u8]) -> usize {
-    let (mut count, mut in_text, mut is_escaped) = (0, false, false);
+/// What a JSON text consists of. Parsed, each part takes far more memory than its two bytes of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonSize {
+    /// The number of objects and lists.
+    pub containers: usize,
+    /// The number of values in them, and one for each that is empty.
+    pub values: usize,
+}
+
+/// Returns what a JSON text consists of, without parsing it.
+pub fn json_size(json: &[u8]) -> JsonSize {
+    let (mut size, mut in_text, mut is_escaped) = (JsonSize::default(), false, false);
     for byte in json {
         match (in_text, byte) {
             (true, _) if is_escaped => is_escaped = false,
             (true, b'\\') => is_escaped = true,
             (_, b'"') => in_text = !in_text,
-            (false, b'{' | b'[') => count += 1,
+            (false, b'{' | b'[') => {
+                size.containers += 1;
+                size.values += 1;
+            }
+            (false, b',') => size.values += 1,
             _ => {}
         }
     }
-    count
+    size
 }
 
 #[cfg(test)]
@@ -113,8 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_counted_outside_of_texts() {
-        assert_eq!(containers(br#"{"a":[{},{"b":"[{\"{"},[]]}"#), 5);
-        assert_eq!(containers(b"\"[[\\\\\"[["), 2);
+    fn parts_are_counted_outside_of_texts() {
+        let of = |containers, values| JsonSize { containers, values };
+        assert_eq!(json_size(br#"{"a":[{},{"b":"[{\",{"},[]]}"#), of(5, 7));
+        assert_eq!(json_size(b"\"[,[\\\\\"[[1,2"), of(2, 3));
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-pub use budget::{Budget, Exhausted, Share, containers};
+pub use budget::{Budget, Exhausted, JsonSize, Share, json_size};
 
 /// The most connections that are kept for one user, who needs only a token to open them. Further ones are served as well, and
 /// make room for others when there is none.

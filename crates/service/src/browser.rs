@@ -40,6 +40,12 @@ pub struct Peer {
     pub is_verified: bool,
 }
 
+/// Returns the address that a request comes from, as its share of what strangers may use is kept by.
+pub fn address_of(extensions: &http::Extensions) -> String {
+    let peer = extensions.get::<Peer>();
+    peer.map(|peer| peer.address.ip().to_canonical().to_string()).unwrap_or_default()
+}
+
 /// How a request's caller was found.
 #[derive(Clone, Debug)]
 enum Source {

@@ -8,27 +8,31 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::Next;
 use futures::stream::{BoxStream, Stream, StreamExt};
+use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tonic::{Extensions, Request, Response, Status};
 
 use crate::body::{Bounded, MAX_BODY};
+use crate::browser::address_of;
 use crate::call::{self, Admitted};
 use crate::contract::{Addressed, Answer, Method};
 use crate::identity::Caller;
+use crate::message;
 use crate::problem::Problem;
 use crate::service::Service;
 use crate::spans;
 
+/// The most bytes of a call of a stranger: names of services and methods.
+const MOST_OF_STRANGER: usize = 16 << 10;
+
 /// The service as tonic calls it.
 pub struct Adapter(pub Arc<Service>);
 
-/// The most bytes of a message's frame beside the message.
-const FRAME: usize = 5;
-
-/// Admits a call of one of these methods by its headers; only then does anything read its body.
+/// Admits a call of one of these methods by its headers; only then does anything read its body, and only a message that fits the
+/// contract and its caller's memory is decoded.
 pub async fn admit(
     State((service, methods)): State<(Arc<Service>, &'static [Method])>,
-    mut request: axum::extract::Request,
+    request: axum::extract::Request,
     next: Next,
 ) -> axum::response::Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
@@ -38,17 +42,40 @@ pub async fn admit(
     };
     let admitted = match call::admit(&service, method, request.headers()).await {
         Ok(admitted) => admitted,
-        Err(problem) => {
-            let span = spans::grpc(method, request.headers());
-            let refused = spans::answer(span, std::future::ready(Err::<(), _>(problem))).await;
-            let status = refused.err().map_or_else(|| Status::internal(""), |problem| problem.grpc());
-            return status.into_http();
-        }
+        Err(problem) => return refused(method, request.headers(), problem).await,
     };
+    let (parts, body) = request.into_parts();
     let share = admitted.share.clone();
+    let read = async {
+        let frame = Bounded::new(body, share.clone(), MAX_BODY + message::FRAME).bytes().await?;
+        message::check(method.name, &frame, &share)?;
+        Ok(frame)
+    };
+    let frame = match call::read(&service, method, &admitted, read).await {
+        Ok(frame) => frame,
+        Err(problem) => return refused(method, &parts.headers, problem).await,
+    };
+    let mut request = axum::extract::Request::from_parts(parts, Body::from(frame));
     request.extensions_mut().insert(admitted);
+    next.run(request).await
+}
+
+/// The answer to a call whose message is not decoded.
+async fn refused(method: &'static Method, headers: &HeaderMap, problem: Problem) -> axum::response::Response {
+    let refused =
+        spans::answer(spans::grpc(method, headers), std::future::ready(Err::<(), _>(problem))).await;
+    refused.err().map_or_else(|| Status::internal(""), |problem| problem.grpc()).into_http()
+}
+
+/// Bounds what those send whom nobody knows: who calls needs no account for what the contract and the state of the service are.
+pub async fn bound(
+    State(service): State<Arc<Service>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> axum::response::Response {
+    let share = Arc::new(service.forms.share(address_of(request.extensions())));
     let bounded = |body| {
-        let body = Bounded::new(body, share, MAX_BODY + FRAME);
+        let body = Bounded::new(body, share, MOST_OF_STRANGER);
         Body::new(body.map_err(|problem| problem.grpc()))
     };
     next.run(request.map(bounded)).await

@@ -37,6 +37,7 @@ mod body;
 mod identity;
 mod interval;
 mod limits;
+mod message;
 mod metrics;
 
 mod board;

@@ -42,6 +42,11 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         ready.ready().await;
         reporter.set_service_status("training.v1.Training", ServingStatus::Serving).await;
     });
+    let open = Router::new()
+        .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
+        .route_service("/grpc.reflection.v1alpha.ServerReflection/{method}", early_reflection)
+        .route_service("/grpc.health.v1.Health/{method}", health)
+        .route_layer(middleware::from_fn_with_state(service.clone(), grpc::bound));
     let metrics = service.clone();
     let readiness = service.clone();
     let policy = dashboard::policy(&service.settings.frame_ancestors);
@@ -56,9 +61,7 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
         .route("/docs", get(|| async { page::of(StatusCode::OK, DOCS.to_owned()) }))
         .merge(training)
-        .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
-        .route_service("/grpc.reflection.v1alpha.ServerReflection/{method}", early_reflection)
-        .route_service("/grpc.health.v1.Health/{method}", health)
+        .merge(open)
         .method_not_allowed_fallback(|request: Request| async move { refuse(&wrong_method(&request)) })
         .fallback(move |request: Request| async move { other(&request, &policy) }))
 }

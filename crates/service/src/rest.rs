@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use connections::{Share, containers};
+use connections::{JsonSize, Share, json_size};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -32,6 +32,9 @@ use crate::spans;
 /// The most objects and lists in a body, and what each of them takes in memory once it is parsed.
 const MOST_CONTAINERS: usize = 50_000;
 const CONTAINER_BYTES: usize = 640;
+/// The same of values in them.
+const MOST_VALUES: usize = 200_000;
+const VALUE_BYTES: usize = 128;
 /// The most bytes of a stream that are sent at once.
 const CHUNK: usize = 32 << 10;
 /// The content type of problems (RFC 9457).
@@ -176,13 +179,15 @@ async fn read<Q: DeserializeOwned + Send + 'static>(
     let bytes = Bounded::new(body, share.clone(), MAX_BODY).bytes().await?;
     let form = Form::of(method, &parts.headers);
     if matches!(form, Form::Json) {
-        let containers = containers(&bytes);
-        if containers > MOST_CONTAINERS {
-            let fault = format!("the body has more than {MOST_CONTAINERS} objects and lists");
+        let JsonSize { containers, values } = json_size(&bytes);
+        if containers > MOST_CONTAINERS || values > MOST_VALUES {
+            let fault = format!(
+                "the body has more than {MOST_CONTAINERS} objects and lists, or more than {MOST_VALUES} values"
+            );
             let problem = Problem::usage("", fault, "send fewer at once");
             return Err(Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..problem });
         }
-        share.take(containers * CONTAINER_BYTES).map_err(body::exhausted)?;
+        share.take(containers * CONTAINER_BYTES + values * VALUE_BYTES).map_err(body::exhausted)?;
     }
     body::parse(bytes.len(), move || message(method, &parts, object(form, bytes)?)).await
 }

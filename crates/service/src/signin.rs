@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::json;
 
 use crate::body::Bounded;
-use crate::browser::{self, Peer, bearer, cookie, is_own_page, no_cookie};
+use crate::browser::{self, address_of, bearer, cookie, is_own_page, no_cookie};
 use crate::dashboard;
 use crate::page::{self, escape};
 use crate::problem::Problem;
@@ -84,9 +84,7 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
     if !is_own_page(service, &parts) {
         return Ok(form(&Sent::default(), "The form came from another page. Try again here."));
     }
-    let peer = parts.extensions.get::<Peer>();
-    let address = peer.map(|peer| peer.address.ip().to_canonical().to_string()).unwrap_or_default();
-    let share = Arc::new(service.forms.share(address));
+    let share = Arc::new(service.forms.share(address_of(&parts.extensions)));
     let form_body = Bounded::new(body, share, MAX_FORM).bytes().await?;
     let sent = Sent::read(&String::from_utf8_lossy(&form_body))?;
     let (authorization, fault) = match sent.ticket.as_str() {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use connections::{Exhausted, Share, containers};
+use connections::{Exhausted, JsonSize, Share, json_size};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
@@ -20,6 +20,9 @@ const LONGEST: usize = 8 << 20;
 /// The most objects and lists in a review, and what each of them takes in memory once it is parsed.
 const MOST_CONTAINERS: usize = 30_000;
 const CONTAINER_BYTES: usize = 1 << 10;
+/// The same of values in them.
+const MOST_VALUES: usize = 200_000;
+const VALUE_BYTES: usize = 128;
 /// How long a review may take to arrive: the API server gives up by then.
 const WITHIN: Duration = Duration::from_secs(10);
 /// The largest review that is parsed on the runtime.
@@ -76,11 +79,11 @@ where
         Ok(bytes.freeze())
     };
     let bytes = tokio::time::timeout(WITHIN, read).await.unwrap_or(Err(Refused::Late))?;
-    let containers = containers(&bytes);
-    if containers > MOST_CONTAINERS {
+    let JsonSize { containers, values } = json_size(&bytes);
+    if containers > MOST_CONTAINERS || values > MOST_VALUES {
         return Err(Refused::TooLarge);
     }
-    share.take(containers * CONTAINER_BYTES).map_err(Refused::NoMemory)?;
+    share.take(containers * CONTAINER_BYTES + values * VALUE_BYTES).map_err(Refused::NoMemory)?;
     Ok(bytes)
 }
 
@@ -124,10 +127,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_review_of_many_small_objects_is_refused_before_it_is_parsed() {
+    async fn a_review_of_many_small_parts_is_refused_before_it_is_parsed() {
         let share = Budget::new(MEMORY, MEMORY_OF_PEER).share("a");
-        let objects = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
-        assert_eq!(of(objects(MOST_CONTAINERS), &share).await, Err(Refused::TooLarge));
-        assert!(of(objects(1_000), &share).await.is_ok());
+        let list = |count: usize, part: &str| format!("[{}]", vec![part; count].join(","));
+        for (most, part) in [(MOST_CONTAINERS, "{}"), (MOST_VALUES, "0"), (MOST_VALUES, "\"\"")] {
+            assert_eq!(of(list(most + 1, part), &share).await, Err(Refused::TooLarge), "{part}");
+            assert!(of(list(1_000, part), &share).await.is_ok(), "{part}");
+        }
+        let (one, other) = (Budget::new(MEMORY, 8 << 20).share("a"), list(MOST_VALUES / 2, "0"));
+        assert_eq!(
+            of(other, &one).await,
+            Err(Refused::NoMemory(Exhausted::Client)),
+            "it needs more than its text"
+        );
     }
 }
