@@ -15,7 +15,7 @@ mod admissions;
 mod appender;
 
 use futures::stream::{self, Stream};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sqlx::any::AnyRow;
@@ -536,6 +536,29 @@ pub async fn truncate(
         .await?;
     sqlx::query("DELETE FROM audit WHERE seq <= $1").bind(closing.seq).execute(&mut *write).await?;
     write.commit().await
+}
+
+/// How much older than asked for the oldest line becomes before lines are removed, so that a day has one removal at most.
+const SPARE: SignedDuration = SignedDuration::from_hours(24);
+
+/// Removes the lines from before a time as [`truncate`] does, though nobody may have exported them: what is kept for ever fills
+/// any disk. Returns whether there were any.
+///
+/// # Errors
+/// If the store fails. Nothing is then removed.
+pub async fn forget(store: &Store, before: Timestamp) -> Result<bool, Error> {
+    let oldest = store.row(sqlx::query("SELECT at FROM audit ORDER BY seq LIMIT 1")).await?;
+    let due = micros(before.checked_sub(SPARE).unwrap_or(Timestamp::MIN));
+    match oldest {
+        Some(row) if row.try_get::<i64, _>(0)? < due => {}
+        _ => return Ok(false),
+    }
+    let query = sqlx::query("SELECT seq, hash FROM audit WHERE at < $1 ORDER BY seq DESC LIMIT 1");
+    let Some(last) = store.row(query.bind(micros(before))).await? else { return Ok(false) };
+    let closing = Anchor { seq: last.try_get(0)?, hash: last.try_get(1)? };
+    let who = Actor { name: "system:training-service".to_owned(), groups: Vec::new() };
+    truncate(store, &closing, &who, store.now().await?, "retention").await?;
+    Ok(true)
 }
 
 /// Which operations to return. `None` does not restrict.

@@ -74,6 +74,9 @@ fn addressed(code: &mut String, message: &Message) {
     if has("name").is_some() {
         let _ = writeln!(code, "fn name(&self) -> Option<&str> {{ Some(&self.name) }}");
     }
+    if has("dry_run").is_some() {
+        let _ = writeln!(code, "fn is_dry_run(&self) -> bool {{ self.dry_run }}");
+    }
     let _ = writeln!(code, "}}");
 }
 

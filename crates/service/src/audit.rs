@@ -3,8 +3,9 @@
 //! Before something is changed, a line about the request is durable; afterwards, a line about the result. A process
 //! that dies in between leaves the first, so nothing that happened is missing. Without the first line nothing is done.
 
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future;
@@ -41,27 +42,104 @@ pub struct About {
 
 /// The method whose calls are themselves about lines of the log.
 const REPORTS: &str = "RecordAdmissions";
+/// Methods that change nothing, though their requests have bodies.
+const LOOKS: [&str; 2] = ["RenderJob", "CheckAvailability"];
+/// How long refusals of one kind are counted before their number becomes a line, and how many kinds are counted at a time.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+const MOST_COUNTED: usize = 1_000;
 
-/// Whether the log has calls of a method.
-pub fn is_recorded(method: &Method, reads: bool) -> bool {
-    (reads || method.verb != "GET") && method.name != REPORTS
+/// Whether the log has calls of a method: those that change something, and with `reads` all others, too.
+pub fn is_recorded(method: &Method, reads: bool, is_dry_run: bool) -> bool {
+    let changes = method.verb != "GET" && !LOOKS.contains(&method.name) && !is_dry_run;
+    (reads || changes) && method.name != REPORTS
 }
 
-/// Does the work of a call between the two lines about it.
-///
-/// # Errors
-/// 503 if the first line cannot be stored; else the work's own problem.
-pub async fn recorded<A>(
+/// Refusals that are counted: who asks again and again for what is not allowed would fill the log with nothing else.
+#[derive(Debug, Default)]
+pub struct Refusals(Mutex<HashMap<Refusal, u64>>);
+
+/// Of whom, by which method, in which namespace.
+type Refusal = (String, &'static str, Option<String>);
+
+/// Whether a refusal becomes a line of its own.
+#[derive(Debug, PartialEq, Eq)]
+enum Noted {
+    /// It does, and the next ones are counted.
+    First,
+    /// It is counted.
+    Counted,
+    /// It does: too many others are counted.
+    Alone,
+}
+
+impl Refusals {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Refusal, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, refusal: &Refusal) -> Noted {
+        let mut counted = self.lock();
+        if let Some(count) = counted.get_mut(refusal) {
+            *count += 1;
+            return Noted::Counted;
+        }
+        if counted.len() >= MOST_COUNTED {
+            return Noted::Alone;
+        }
+        counted.insert(refusal.clone(), 0);
+        Noted::First
+    }
+
+    /// Ends the count; the next refusal is a line of its own again.
+    fn take(&self, refusal: &Refusal) -> u64 {
+        self.lock().remove(refusal).unwrap_or_default()
+    }
+}
+
+/// Records a call that was refused before anything was done: the first of a kind at once, and the number of the others when they
+/// were counted for a minute.
+pub async fn refused(
     kept: &Kept,
+    refusals: &Arc<Refusals>,
     method: &'static Method,
     caller: &Caller,
     about: About,
-    work: impl Future<Output = Result<A, Problem>>,
-) -> Result<A, Problem> {
-    let opened = kept.opened().map_err(not_done)?;
-    let operation =
-        operation::current().unwrap_or_else(|| Operation::new(None, None, &http::HeaderMap::new()));
-    let entry = Entry {
+    problem: &Problem,
+) {
+    // Nothing was done, so the answer does not depend on the log.
+    let Ok(opened) = kept.opened() else { return };
+    let refusal: Refusal = (caller.user.clone(), method.name, about.namespace.clone());
+    let noted = refusals.note(&refusal);
+    if noted == Noted::Counted {
+        return;
+    }
+    let operation = current();
+    let reason = format!("{}: {}", problem.reason, problem.message);
+    let entry = Entry { stage: Stage::ResponseComplete, ..entry(method, caller, about, &operation) };
+    if noted == Noted::First {
+        let (opened, refusals, reason) = (opened.clone(), refusals.clone(), reason.clone());
+        let entry = Entry { job: None, status: Some(problem.status.as_u16()), ..entry.clone() };
+        tokio::spawn(async move {
+            tokio::time::sleep(COUNTED_FOR).await;
+            let more = refusals.take(&refusal);
+            if more > 0 {
+                let reason = Some(shortened(format!("{more} more within a minute: {reason}")));
+                append(opened, vec![Entry { at: Timestamp::now(), reason, ..entry }]).await;
+            }
+        });
+    }
+    let mut ending = Ending { opened, entry, operation, open: true };
+    ending.ended(Some(problem.status.as_u16()), Some(reason)).await;
+}
+
+/// What is known of the request that is being answered.
+fn current() -> Arc<Operation> {
+    operation::current().unwrap_or_else(|| Operation::new(None, None, &http::HeaderMap::new()))
+}
+
+/// The line about a request, before anything is done.
+fn entry(method: &Method, caller: &Caller, about: About, operation: &Operation) -> Entry {
+    Entry {
         at: Timestamp::now(),
         who: Actor { name: caller.user.clone(), groups: caller.groups.clone() },
         verb: method.name.to_owned(),
@@ -76,7 +154,23 @@ pub async fn recorded<A>(
         status: None,
         reason: None,
         review: None,
-    };
+    }
+}
+
+/// Does the work of a call between the two lines about it.
+///
+/// # Errors
+/// 503 if the first line cannot be stored; else the work's own problem.
+pub async fn recorded<A>(
+    kept: &Kept,
+    method: &'static Method,
+    caller: &Caller,
+    about: About,
+    work: impl Future<Output = Result<A, Problem>>,
+) -> Result<A, Problem> {
+    let opened = kept.opened().map_err(not_done)?;
+    let operation = current();
+    let entry = entry(method, caller, about, &operation);
     if method.verb != "GET" {
         let stored = opened.audit.append(entry.clone()).await;
         kept.note(&stored);
@@ -175,5 +269,25 @@ async fn append(opened: Arc<Opened>, mut entries: Vec<Entry>) {
         }
         tokio::time::sleep(wait).await;
         wait *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_one_kind_are_counted_and_those_of_others_are_not_lost() {
+        let refusals = Refusals::default();
+        let of = |user: &str| (user.to_owned(), "CreateJob", Some("team".to_owned()));
+        let noted: Vec<Noted> = (0..3).map(|_| refusals.note(&of("joe"))).collect();
+        assert_eq!(noted, [Noted::First, Noted::Counted, Noted::Counted]);
+        assert_eq!(refusals.note(&of("jane")), Noted::First);
+        assert_eq!(refusals.take(&of("joe")), 2);
+        assert_eq!((refusals.take(&of("jane")), refusals.note(&of("joe"))), (0, Noted::First));
+        for user in 0..MOST_COUNTED {
+            refusals.note(&of(&user.to_string()));
+        }
+        assert_eq!(refusals.note(&of("one too many")), Noted::Alone);
     }
 }

@@ -103,8 +103,8 @@ where
         let caller = &admitted.caller;
         let address = Address::of(&request)?;
         // On the heap: the futures of some methods are large, and each step around them would hold a copy.
+        allowed(service, caller, method, &address).await?;
         let work = Box::pin(async {
-            permitted(service, caller, method, &address).await?;
             if let Some(wanted) = admitted.if_match.as_ref().filter(|_| method.verb != "GET") {
                 Box::pin(precondition(caller, method, &address, wanted)).await?;
             }
@@ -172,10 +172,8 @@ where
         let caller = &admitted.caller;
         let address = Address::of(&request)?;
         // On the heap: the futures of some methods are large, and each step around them would hold a copy.
-        let work = Box::pin(async {
-            permitted(service, caller, method, &address).await?;
-            run(service.clone(), caller.clone(), request).await
-        });
+        allowed(service, caller, method, &address).await?;
+        let work = Box::pin(run(service.clone(), caller.clone(), request));
         let items = patiently(service, recorded(service, method, caller, &address, work)).await?.boxed();
         let guard = Guard {
             recheck: every(service.settings.recheck),
@@ -191,6 +189,24 @@ where
     .await
 }
 
+/// Checks the permission that the contract declares for the method. The audit log has who was refused.
+async fn allowed(
+    service: &Arc<Service>,
+    caller: &Caller,
+    method: &'static Method,
+    address: &Address,
+) -> Result<(), Problem> {
+    let checked = patiently(service, permitted(service, caller, method, address)).await;
+    if let Err(problem) = &checked
+        && problem.status == StatusCode::FORBIDDEN
+        && audit::is_recorded(method, service.keep.audit_reads, address.is_dry_run)
+    {
+        audit::refused(&service.kept, &service.refusals, method, caller, address.about(method), problem)
+            .await;
+    }
+    checked
+}
+
 /// Does the work of a call, and records it in the audit log if the log has calls of this method.
 async fn recorded<A>(
     service: &Service,
@@ -199,7 +215,7 @@ async fn recorded<A>(
     address: &Address,
     work: impl Future<Output = Result<A, Problem>>,
 ) -> Result<A, Problem> {
-    match audit::is_recorded(method, service.keep.audit_reads) {
+    match audit::is_recorded(method, service.keep.audit_reads, address.is_dry_run) {
         true => audit::recorded(&service.kept, method, caller, address.about(method), work).await,
         false => work.await,
     }
@@ -234,6 +250,7 @@ struct Address {
     namespace: String,
     kinds: Vec<Kind>,
     name: String,
+    is_dry_run: bool,
 }
 
 impl Address {
@@ -248,7 +265,8 @@ impl Address {
         }
         let kinds: Result<Vec<Kind>, Problem> = request.kinds().into_iter().map(filter::kind).collect();
         let name = request.name().unwrap_or_default().to_owned();
-        Ok(Self { namespace: namespace.to_owned(), kinds: kinds?, name })
+        let is_dry_run = request.is_dry_run();
+        Ok(Self { namespace: namespace.to_owned(), kinds: kinds?, name, is_dry_run })
     }
 
     /// What the audit log records of it.

@@ -83,6 +83,11 @@ pub trait Addressed {
     fn name(&self) -> Option<&str> {
         None
     }
+
+    /// Whether the request asks what would happen.
+    fn is_dry_run(&self) -> bool {
+        false
+    }
 }
 
 /// The answer of a method: a message of the contract, or what makes one, with its JSON prepared.

@@ -11,6 +11,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Right};
+use crate::audit::Refusals;
 use crate::board::Board;
 use crate::body;
 use crate::collector::Collector;
@@ -171,6 +172,8 @@ pub struct Service {
     pub(crate) limits: Arc<Limits>,
     /// The memory for what callers send.
     pub(crate) memory: Arc<Budget>,
+    /// The refused calls that are counted.
+    pub(crate) refusals: Arc<Refusals>,
     /// The memory for the forms of those who sign in.
     pub(crate) forms: Arc<Budget>,
     pub(crate) sessions: Sessions,
@@ -214,6 +217,7 @@ impl Service {
             sessions: Sessions::default(),
             limits: Arc::new(Limits::new(settings.rate, settings.burst, settings.streams)),
             memory: Budget::new(body::MEMORY, body::MEMORY_OF_CALLER),
+            refusals: Arc::default(),
             forms: Budget::new(FORMS_MEMORY, FORMS_MEMORY_OF_ADDRESS),
             metrics: Metrics::default(),
             watches,

@@ -104,6 +104,8 @@ pub struct Retention {
     pub jobs: u32,
     /// Usage.
     pub usage: Duration,
+    /// The audit log.
+    pub audit: Duration,
     /// Logs.
     pub logs: Duration,
     /// The maximum size of all logs in bytes, compressed.
@@ -112,7 +114,14 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { history: DAY * 90, jobs: 100_000, usage: DAY * 400, logs: DAY * 30, log_bytes: 10 << 30 }
+        Self {
+            history: DAY * 90,
+            jobs: 100_000,
+            usage: DAY * 400,
+            audit: DAY * 400,
+            logs: DAY * 30,
+            log_bytes: 10 << 30,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use futures::stream::FuturesUnordered;
 use history::logs::maintain;
 use history::notifications::deliver::{Sender, attempt};
 use history::notifications::{self, MAX_CLAIM, claim};
-use history::{Error, jobs, logs, series, usage};
+use history::{Error, audit, jobs, logs, series, usage};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -132,12 +132,14 @@ fn before(age: Duration) -> Timestamp {
 }
 
 async fn clear(opened: &Opened, retention: &Retention) -> Result<(), Error> {
-    let Retention { history, jobs: most_jobs, usage: usage_for, logs: logs_for, log_bytes } = *retention;
+    let Retention { history, jobs: most_jobs, usage: usage_for, audit: audit_for, logs: logs_for, log_bytes } =
+        *retention;
     let store = &opened.store;
     let gone = jobs::Retention { deleted_after: before(history), jobs: most_jobs };
     while jobs::prune(store, &gone).await? > 0 {}
     while series::prune(store, before(RECORDED_WITHIN)).await? > 0 {}
     usage::prune(store, before(usage_for)).await?;
+    audit::forget(store, before(audit_for)).await?;
     while notifications::prune(store, before(history)).await? > 0 {}
     let kept = maintain::Retention { after: before(logs_for), bytes: log_bytes };
     while maintain::prune(&opened.archive, &kept).await? > 0 {}

@@ -4,9 +4,10 @@ use futures::TryStreamExt as _;
 use history::Error;
 use history::audit::{
     self, Actor, Anchor, Appender, Channel, Entry, Fault, Filter, Order, Stage, Verification, append, export,
-    operations, truncate, verify, verify_export,
+    forget, operations, truncate, verify, verify_export,
 };
 use history::store::Dialect;
+use jiff::SignedDuration;
 use sqlx::AssertSqlSafe;
 
 use crate::place::{Place, at, on_each};
@@ -247,6 +248,21 @@ fn a_prefix_is_truncated_only_with_its_closing_hash_and_the_chain_records_it() {
         assert_eq!(lines, 1);
         let error = sqlx::raw_sql("DELETE FROM audit").execute(&place.raw().await).await.unwrap_err();
         assert!(error.to_string().contains("append-only"), "{error}");
+    });
+}
+
+#[test]
+fn lines_that_are_too_old_are_removed_at_most_once_a_day() {
+    on_each(async |place| {
+        let store = place.open().await;
+        append(&store, &numbered(10)).await.unwrap();
+        let ago = |hours: i64| at(6).checked_add(SignedDuration::from_hours(hours)).unwrap();
+        assert!(!forget(&store, ago(0)).await.unwrap(), "the oldest is a few seconds too old");
+        assert!(!forget(&store, ago(23)).await.unwrap());
+        assert!(forget(&store, ago(25)).await.unwrap());
+        let Verification::Intact { lines, head } = verify(&store, &[]).await.unwrap() else { unreachable!() };
+        assert_eq!((lines, head.seq), (1, 11), "the line that says what was removed");
+        assert!(!forget(&store, ago(50)).await.unwrap());
     });
 }
 

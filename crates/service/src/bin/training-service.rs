@@ -97,6 +97,9 @@ struct StoreFlags {
     /// Days for which usage is kept.
     #[arg(long, value_name = "N", default_value_t = 400)]
     keep_usage_days: u32,
+    /// Days for which the audit log is kept; export what is needed for longer.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    keep_audit_days: u32,
     /// Days for which logs are kept.
     #[arg(long, value_name = "N", default_value_t = 30)]
     keep_log_days: u32,
@@ -156,7 +159,7 @@ struct OutgoingFlags {
     #[arg(long, value_name = "FILE")]
     outgoing_ca: Option<PathBuf>,
     /// The SMTP server for e-mails, as HOST:PORT.
-    #[arg(long, value_name = "HOST:PORT", requires = "smtp_from")]
+    #[arg(long, value_name = "HOST:PORT", requires_all = ["smtp_from", "smtp_allow_domain"])]
     smtp: Option<String>,
     /// How the connection to it is protected.
     #[arg(long, value_name = "HOW", default_value = "starttls", value_parser = ["tls", "starttls", "plain"])]
@@ -164,7 +167,8 @@ struct OutgoingFlags {
     /// The sender of e-mails: Training <training@example.com>.
     #[arg(long, value_name = "ADDRESS")]
     smtp_from: Option<String>,
-    /// A domain that e-mails may go to: example.com. Without any, e-mails go to all domains.
+    /// A domain that e-mails may go to: example.com; * for every domain, to which anybody who may change jobs can then send in
+    /// the sender's name.
     #[arg(long, value_name = "DOMAIN", requires = "smtp")]
     smtp_allow_domain: Vec<String>,
     /// The file with the user and, on the next line, the password for the SMTP server.
@@ -205,6 +209,7 @@ impl StoreFlags {
         let retention = Retention {
             history: days(self.keep_history_days),
             usage: days(self.keep_usage_days),
+            audit: days(self.keep_audit_days),
             logs: days(self.keep_log_days),
             log_bytes: u64::from(self.keep_log_mib) << 20,
             ..keep.retention
@@ -221,11 +226,10 @@ impl OutgoingFlags {
 
     fn outgoing(self) -> Result<Outgoing, Box<dyn Error>> {
         let authorities = self.authorities()?;
-        let policy = Policy {
-            allowed: self.webhook_allow,
-            allow_http: self.webhook_allow_http,
-            email_domains: self.smtp_allow_domain,
-        };
+        let is_any = self.smtp_allow_domain.iter().any(|domain| domain == "*");
+        let email_domains = if is_any { Vec::new() } else { self.smtp_allow_domain };
+        let policy =
+            Policy { allowed: self.webhook_allow, allow_http: self.webhook_allow_http, email_domains };
         let mail = match (self.smtp, self.smtp_from) {
             (Some(server), Some(from)) => {
                 let (host, port) = server.rsplit_once(':').ok_or("--smtp: expected HOST:PORT")?;
