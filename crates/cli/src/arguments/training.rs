@@ -247,7 +247,8 @@ pub struct Flags {
     /// machine's files, it defaults to the current directory if the command names a file in it
     #[arg(long, conflicts_with = "file", value_name = "DIR")]
     pub workdir: Option<String>,
-    /// File or folder of this machine that travels with the job; the command starts beside it; repeatable
+    /// File or folder of this machine that travels with the job; the command starts beside it; repeatable.
+    /// Of a folder, .env*, *.pem, .aws, .kube, .netrc and .ssh are left out
     #[arg(long, conflicts_with_all = ["file", "workdir"], value_name = "PATH")]
     pub sync: Vec<PathBuf>,
     /// Run the command unchanged and only in the Launcher, without mpirun

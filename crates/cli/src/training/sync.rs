@@ -2,6 +2,7 @@
 //! every rank before its command. That bounds their size: data belong in a volume, packages in the image.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ const VARIABLE: &str = "ODH_CODE_";
 /// Folders that hold nothing that a job needs.
 const LEFT_OUT: [&str; 7] =
     ["__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"];
+/// Files and folders that usually hold secrets, besides `.env*` and `*.pem`; the Python SDK leaves out the same.
+const SECRETS: [&str; 4] = [".aws", ".kube", ".netrc", ".ssh"];
 
 /// What every rank runs first; its first argument is the digest of the files. Ranks of one Worker unpack at the same
 /// time, so the folder appears complete or not at all.
@@ -104,11 +107,11 @@ fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
                 let entry = entry.map_err(unreadable)?;
                 let inner = entry.file_name();
                 let is_link = entry.file_type().map_err(unreadable)?.is_symlink();
-                if LEFT_OUT.iter().any(|left_out| inner == *left_out) || is_link && entry.path().is_dir() {
+                if is_left_out(&inner) || is_link && entry.path().is_dir() {
                     continue;
                 }
                 if is_link {
-                    refuse_if_outside(&entry.path(), &roots)?;
+                    check_link(&entry.path(), &roots)?;
                 }
                 pending.push((entry.path(), name.join(&inner)));
             }
@@ -133,17 +136,33 @@ fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
     Ok(found)
 }
 
-/// Refuses a link that leads out of what was named: a folder may be a stranger's repository, with links to files of this
-/// machine.
-fn refuse_if_outside(link: &Path, roots: &[PathBuf]) -> Result<(), Failure> {
-    match link.canonicalize() {
-        Ok(target) if roots.iter().all(|root| !target.starts_with(root)) => Err(Failure::usage(
-            format!("--sync: the link {} leads out of its folder, to {}", link.display(), target.display()),
-            "name that file as well, or remove the link",
-        )),
-        // What cannot be followed cannot be read, either, which is said then.
-        _ => Ok(()),
-    }
+/// Whether an entry of a folder is left out: it holds nothing that a job needs, or probably secrets. A file or folder that
+/// the user names itself is shipped.
+fn is_left_out(name: &OsStr) -> bool {
+    let text = name.to_string_lossy();
+    LEFT_OUT.contains(&&*text)
+        || SECRETS.contains(&&*text)
+        || text.starts_with(".env")
+        || text.ends_with(".pem")
+}
+
+/// Refuses a link that leads out of what was named, or to something that is left out: a folder may be a stranger's
+/// repository, with links to files of this machine.
+fn check_link(link: &Path, roots: &[PathBuf]) -> Result<(), Failure> {
+    // A link that cannot be followed cannot be read, either; reading it reports that.
+    let Ok(target) = link.canonicalize() else { return Ok(()) };
+    let mut inside = roots.iter().filter_map(|root| target.strip_prefix(root).ok()).peekable();
+    let fault = if inside.peek().is_none() {
+        format!("leads out of its folder, to {}", target.display())
+    } else if inside.all(|path| path.iter().any(is_left_out)) {
+        format!("leads to {}, which is left out", target.display())
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(
+        format!("--sync: the link {} {fault}", link.display()),
+        "name that file as well, or remove the link",
+    ))
 }
 
 /// Packs files. The same files give the same bytes.
@@ -255,5 +274,32 @@ mod tests {
         std::os::unix::fs::symlink("../secret", repository.join("outside")).unwrap();
         assert!(refusal(std::slice::from_ref(&repository), &["true"]).contains("leads out of its folder"));
         ship(&[repository, secret], request(&["true"])).unwrap();
+    }
+
+    #[test]
+    fn files_that_usually_hold_secrets_are_shipped_only_by_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        for name in [".aws", ".kube", ".ssh", "deep/.ssh", "certificates"] {
+            std::fs::create_dir_all(here.join(name)).unwrap();
+        }
+        let secrets =
+            [".env", ".env.local", ".netrc", ".aws/credentials", ".kube/config", ".ssh/id", "deep/.ssh/id"];
+        for name in ["train.py", "environment.py", "certificates/key.pem"].iter().chain(&secrets) {
+            std::fs::write(here.join(name), *name).unwrap();
+        }
+        let shipped = |paths: &[&Path]| -> Vec<String> {
+            let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
+            let found = files(&paths).unwrap_or_else(|failure| panic!("{}", failure.message));
+            found.keys().map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(shipped(&[here]), ["environment.py", "train.py"]);
+        assert_eq!(shipped(&[here, &here.join(".env")]), [".env", "environment.py", "train.py"]);
+        assert_eq!(shipped(&[&here.join(".ssh")]), ["id"]);
+        assert_eq!(shipped(&[&here.join("certificates/key.pem")]), ["key.pem"]);
+        std::os::unix::fs::symlink(".env", here.join("settings")).unwrap();
+        let refused = refusal(&[here.to_owned()], &["true"]);
+        assert!(refused.contains("/settings leads to") && refused.contains("which is left out"), "{refused}");
+        assert!(shipped(&[here, &here.join(".env")]).contains(&"settings".to_owned()));
     }
 }
