@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use http::{Method, Request};
+use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use jobs::Class;
 use kube::api::{Api, DynamicObject};
@@ -57,6 +57,7 @@ pub async fn find(console: &Console, global: &Global) -> Result<TrainingService,
             Origin::Pod(_) => of_pod(),
         },
     };
+    check_address(&place.url)?;
     let config = place.config().await?;
     let client = client::connect(config).map_err(|error| connect::no_client(&error))?;
     Ok(TrainingService { client, url: place.url, namespace: connection.namespace })
@@ -97,6 +98,23 @@ impl Place {
         };
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         config.map_err(|error| connect::unreadable(&self.name, &error))
+    }
+}
+
+/// Refuses an address that is not a service's, or would send the token without TLS to another machine.
+fn check_address(url: &str) -> Result<(), Failure> {
+    let address = url.parse::<Uri>().ok();
+    let parts = address.as_ref().and_then(|address| Some((address.scheme_str()?, address.host()?)));
+    match parts {
+        Some(("https", _) | ("http", "localhost" | "127.0.0.1" | "[::1]")) => Ok(()),
+        Some(("http", _)) => Err(Failure::usage(
+            format!("{url} would send the token without TLS"),
+            "write https://; http:// is only for a service on this machine",
+        )),
+        _ => Err(Failure::usage(
+            format!("{url:?} is not the address of a training service"),
+            "write https://HOST[:PORT]",
+        )),
     }
 }
 
@@ -282,6 +300,22 @@ fn problem(status: u16, text: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_not_sent_without_tls_to_another_machine() {
+        for url in
+            ["https://training.example", "http://127.0.0.1:8080", "http://localhost", "http://[::1]:80/"]
+        {
+            assert!(check_address(url).is_ok(), "{url}");
+        }
+        let refusal = |url: &str| check_address(url).unwrap_err().message;
+        for url in ["http://training.example", "HTTP://10.0.0.1:80", "http://localhost@training.example/"] {
+            assert_eq!(refusal(url), format!("{url} would send the token without TLS"));
+        }
+        for url in ["training.example", "ftp://127.0.0.1", "http://", "https:///path"] {
+            assert!(refusal(url).contains("is not the address of a training service"), "{url}");
+        }
+    }
 
     #[test]
     fn values_of_a_query_are_escaped_and_empty_ones_left_out() {
