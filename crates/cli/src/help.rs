@@ -27,7 +27,7 @@ pub const EXIT_CODES: [(u8, &str); 12] = [
     (4, "not allowed, or not supported by the cluster"),
     (5, "the job is invalid"),
     (6, "a quota is exceeded"),
-    (7, "conflict: the name is taken, or the object was changed meanwhile"),
+    (7, "conflict: the name is taken, the object was changed meanwhile, or another program manages a field"),
     (8, "timeout: the job is still running"),
     (100, "the job failed"),
     (103, "the job was cancelled or deleted"),

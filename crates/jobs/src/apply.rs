@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::submit::{self, FIELD_MANAGER};
-use crate::{Attempt, Class, Error, Kind, manifest};
+use crate::{Attempt, Class, Error, FIELD_MANAGER_CONFLICT, Kind, manifest};
 
 /// An object of a manifest that is to be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,7 +196,7 @@ fn only_ours(status: &Status) -> bool {
     !causes.is_empty()
         && causes
             .iter()
-            .all(|cause| cause.reason == "FieldManagerConflict" && cause.message.starts_with(&ours))
+            .all(|cause| cause.reason == FIELD_MANAGER_CONFLICT && cause.message.starts_with(&ours))
 }
 
 #[cfg(test)]

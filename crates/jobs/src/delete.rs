@@ -44,7 +44,7 @@ pub async fn delete(
     match kind.api(client, namespace).delete(name, &parameters).await {
         Ok(_) => {}
         Err(error) => match Error::from_kube(error, attempt) {
-            Error::NotFound { .. } => return Err(list::not_found(client, kind, namespace, name).await),
+            Error::NotFound { .. } => return Err(list::not_found(client, Some(kind), namespace, name).await),
             other => return Err(other),
         },
     }

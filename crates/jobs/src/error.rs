@@ -143,10 +143,10 @@ pub enum Error {
         advice: Option<String>,
     },
     /// No object of that name.
-    #[error("{} \"{name}\" not found in namespace \"{namespace}\"", .kind.name())]
+    #[error("{} \"{name}\" not found in namespace \"{namespace}\"", .kind.map_or("training job", Kind::name))]
     NotFound {
-        /// What was looked for.
-        kind: Kind,
+        /// What was looked for; `None` for a job of any kind.
+        kind: Option<Kind>,
         /// The requested name.
         name: String,
         /// Where it was looked for.

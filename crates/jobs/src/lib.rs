@@ -64,4 +64,4 @@ mod refusal;
 pub use error::{Class, Error, Fault, Position};
 pub use kind::{Kind, LABEL_JOB_SET};
 pub use plan::{Action, Advice, JobRef};
-pub use refusal::{ADMISSION_UNAVAILABLE, Attempt};
+pub use refusal::{ADMISSION_UNAVAILABLE, Attempt, FIELD_MANAGER_CONFLICT};

@@ -190,22 +190,27 @@ pub async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Re
     match kind.api(client, namespace).get(name).await {
         Ok(job) => Ok(job),
         Err(error) => match Error::from_kube(error, attempt) {
-            Error::NotFound { .. } => Err(not_found(client, kind, namespace, name).await),
+            Error::NotFound { .. } => Err(not_found(client, Some(kind), namespace, name).await),
             other => Err(other),
         },
     }
 }
 
-/// Returns the error for a name that does not exist; looks for a job of another kind with this name, and for a similar name.
-pub async fn not_found(client: &Client, kind: Kind, namespace: &str, name: &str) -> Error {
-    let others = Kind::ALL.into_iter().filter(|other| *other != kind).map(|other| async move {
+/// Returns the error for a name that no job of this kind has, or no job at all; looks for a job of another kind with this
+/// name, and for a similar name.
+pub async fn not_found(client: &Client, kind: Option<Kind>, namespace: &str, name: &str) -> Error {
+    let others = Kind::ALL.into_iter().filter(|other| kind.is_some_and(|kind| kind != *other));
+    let others = others.map(|other| async move {
         let found = other.api(client, namespace).get_metadata_opt(name).await;
         found.is_ok_and(|found| found.is_some()).then_some(other)
     });
-    let of_kind = futures::future::join_all(others).await.into_iter().flatten().next();
-    let listed = kind.api(client, namespace).list_metadata(&ListParams::default().limit(PAGE)).await;
-    let names: Vec<String> =
-        listed.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default();
+    let of_kind = join_all(others).await.into_iter().flatten().next();
+    let asked = Kind::ALL.into_iter().filter(|known| kind.is_none_or(|kind| kind == *known));
+    let listed = join_all(asked.map(|known| async move {
+        let listed = known.api(client, namespace).list_metadata(&ListParams::default().limit(PAGE)).await;
+        listed.map(|list| list.items).unwrap_or_default()
+    }));
+    let names: Vec<String> = listed.await.iter().flatten().map(ResourceExt::name_any).collect();
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let meant = manifest::nearest(name, &known).map(str::to_owned);
     Error::NotFound { kind, name: name.to_owned(), namespace: namespace.to_owned(), of_kind, meant }

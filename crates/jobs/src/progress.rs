@@ -516,7 +516,8 @@ impl Watch {
                 }
             }
             Change::Job(None) if self.seen.job.is_none() => {
-                return Err(list::not_found(&self.client, self.kind, &self.namespace, &self.name).await);
+                let kind = Some(self.kind);
+                return Err(list::not_found(&self.client, kind, &self.namespace, &self.name).await);
             }
             Change::Job(None) => self.seen.gone = true,
             // The list is about to be requested; the server has not answered yet.

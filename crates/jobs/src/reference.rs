@@ -53,7 +53,7 @@ async fn kind_of(client: &Client, namespace: &str, name: &str) -> Result<Kind, E
     match (&found[..], refusal) {
         ([kind], _) => Ok(*kind),
         ([], Some(error)) if error.class() != Class::NotFound => Err(error),
-        ([], _) => Err(list::not_found(client, Kind::default(), namespace, name).await),
+        ([], _) => Err(list::not_found(client, None, namespace, name).await),
         (several, _) => {
             let kinds: Vec<&str> = several.iter().map(|kind| kind.name()).collect();
             Err(Error::Refused {

@@ -3,6 +3,8 @@
 //! The input is the client's error and what was attempted. The output is an [`Error`] with a class, a sentence and, if
 //! known, a remedy. The server's own message is kept unless we have a better one.
 
+use std::collections::BTreeMap;
+
 use kube::core::Status;
 
 use crate::{Action, Advice, Class, Error, Fault, Kind};
@@ -12,6 +14,11 @@ use crate::{Action, Advice, Class, Error, Fault, Kind};
 pub const ADMISSION_UNAVAILABLE: &str = "AdmissionUnavailable";
 /// How the API server says so.
 const WEBHOOK_FAILED: &str = "failed calling webhook";
+
+/// The reason of an error for an apply that would change fields of other field managers, which can be forced.
+pub const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
+/// The most fields of a manager in a message.
+const MOST_FIELDS: usize = 5;
 
 /// How rustls refuses a server's certificate.
 const BAD_CERTIFICATE: &str = "invalid peer certificate: ";
@@ -69,7 +76,7 @@ fn from_status(status: &Status, attempt: Attempt<'_>) -> Error {
         (401, _) => unauthorized(status),
         (403, _) => forbidden(status, attempt),
         (422, _) => invalid(status),
-        (409, _) => refused(Class::Conflict, status, Some("it was changed meanwhile; try again".into())),
+        (409, _) => conflict(status),
         (429, _) => refused(
             Class::Quota,
             status,
@@ -83,6 +90,37 @@ fn from_status(status: &Status, attempt: Attempt<'_>) -> Error {
             Some("free some space on the disk that holds the cluster's store, then try again".into()),
         ),
         _ => refused(Class::Error, status, None),
+    }
+}
+
+/// A write that came too late, or an apply that would change fields of other field managers.
+///
+/// Source: <https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts>.
+fn conflict(status: &Status) -> Error {
+    let mut managers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for cause in status.details.iter().flat_map(|details| &details.causes) {
+        if cause.reason == FIELD_MANAGER_CONFLICT {
+            let manager = quoted_after(&cause.message, "conflict with ").unwrap_or(&cause.message);
+            managers.entry(manager).or_default().push(cause.field.trim_start_matches('.'));
+        }
+    }
+    if managers.is_empty() {
+        return refused(Class::Conflict, status, Some("it was changed meanwhile; try again".into()));
+    }
+    let managed = managers.iter().map(|(manager, fields)| {
+        let named = fields.iter().take(MOST_FIELDS).copied().collect::<Vec<_>>().join(", ");
+        match fields.len().saturating_sub(MOST_FIELDS) {
+            0 => format!("{manager} manages {named}"),
+            more => format!("{manager} manages {named} and {more} more"),
+        }
+    });
+    let managed = managed.collect::<Vec<_>>().join("; ");
+    Error::Refused {
+        class: Class::Conflict,
+        reason: FIELD_MANAGER_CONFLICT.to_owned(),
+        message: format!("it would change fields that other programs manage: {managed}"),
+        advice: Some("leave these fields out of the manifest, or take them over".into()),
+        faults: Vec::new(),
     }
 }
 
@@ -136,7 +174,7 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
         };
     }
     Error::NotFound {
-        kind: attempt.kind().unwrap_or_default(),
+        kind: Some(attempt.kind().unwrap_or_default()),
         name: attempt.name.to_owned(),
         namespace: attempt.namespace.to_owned(),
         of_kind: None,
@@ -278,6 +316,35 @@ mod tests {
         assert_eq!((error.class(), error.reason()), (Class::Error, "InsufficientStorage"));
         assert_eq!(error.to_string(), "the disk is full");
         assert!(error.advice().unwrap().text.starts_with("free some space on the disk"));
+    }
+
+    #[test]
+    fn a_conflict_between_field_managers_names_them_and_their_fields() {
+        let error = |causes: serde_json::Value| {
+            let status = json!({ "code": 409, "reason": "Conflict", "message": "Apply failed with conflicts",
+                "details": { "causes": causes } });
+            let status: Status = serde_json::from_value(status).unwrap();
+            let attempt = Attempt { verb: "patch", what: "MPIJob", name: "pi", namespace: "team-cv" };
+            Error::from_kube(kube::Error::Api(status.boxed()), attempt)
+        };
+        let cause = |manager: &str, field: &str| {
+            let message = format!("conflict with \"{manager}\" using kubeflow.org/v2beta1");
+            json!({ "reason": "FieldManagerConflict", "message": message, "field": field })
+        };
+        let mut causes =
+            vec![cause("kubectl", ".spec.slotsPerWorker"), cause("argocd", ".metadata.labels.a")];
+        causes.extend((1..7).map(|number| cause("kubectl", &format!(".spec.field{number}"))));
+        let conflict = error(causes.into());
+        assert_eq!((conflict.class(), conflict.reason()), (Class::Conflict, FIELD_MANAGER_CONFLICT));
+        assert_eq!(
+            conflict.to_string(),
+            "it would change fields that other programs manage: argocd manages metadata.labels.a; kubectl manages \
+             spec.slotsPerWorker, spec.field1, spec.field2, spec.field3, spec.field4 and 2 more"
+        );
+        assert!(!conflict.advice().unwrap().text.contains("try again"));
+        let late = error(json!([]));
+        assert_eq!((late.reason(), late.to_string().as_str()), ("Conflict", "Apply failed with conflicts"));
+        assert!(late.advice().unwrap().text.contains("try again"));
     }
 
     fn explained(status: serde_json::Value) -> (u8, String) {

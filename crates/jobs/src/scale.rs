@@ -26,10 +26,6 @@ pub async fn scale(
         advice: None,
         faults: Vec::new(),
     };
-    if view::row(&job).has_ended() {
-        let message = format!("{} \"{name}\" has ended, so its Workers cannot change", kind.name());
-        return Err(refused(Class::Conflict, "Ended", message));
-    }
     if kind == Kind::TrainJob {
         return Err(Error::Refused {
             class: Class::Invalid,
@@ -41,6 +37,10 @@ pub async fn scale(
             ),
             faults: Vec::new(),
         });
+    }
+    if view::row(&job).has_ended() {
+        let message = format!("{} \"{name}\" has ended, so its Workers cannot change", kind.name());
+        return Err(refused(Class::Conflict, "Ended", message));
     }
     let Some(change) = change(kind, workers) else {
         let message = format!("a {} has no single number of Workers", kind.name());

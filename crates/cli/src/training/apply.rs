@@ -102,15 +102,14 @@ pub async fn diff(console: &Console, global: &Global, asked: &Diff) -> Result<u8
 async fn one(connection: &Connection, wanted: &Wanted, manner: Manner) -> Result<Outcome, Failure> {
     let outcome = apply::apply(&connection.client, &connection.namespace, wanted, manner).await;
     outcome.map_err(|error| {
-        let class = error.class();
-        let failure = Failure::from(error);
-        let name = format!("{}/{}", wanted.kind.to_lowercase(), wanted.object.name_any());
-        match class {
-            jobs::Class::Conflict => failure.with_hint(format!(
-                "another program manages fields of {name}; --force-conflicts takes them over"
-            )),
-            _ => failure,
+        let can_be_forced = error.reason() == jobs::FIELD_MANAGER_CONFLICT;
+        let mut failure = Failure::from(error);
+        if can_be_forced {
+            let name = format!("{}/{}", wanted.kind.to_lowercase(), wanted.object.name_any());
+            failure.message = format!("{name}: {}", failure.message);
+            failure = failure.with_hint("--force-conflicts takes them over");
         }
+        failure
     })
 }
 

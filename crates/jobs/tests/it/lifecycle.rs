@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jobs::delete::{self, Manner};
 use jobs::list::{self, Selection};
+use jobs::reference::Reference;
 use jobs::rerun::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF, Rerun};
 use jobs::setting::Setting;
 use jobs::submit::{self, DryRun};
@@ -89,6 +90,25 @@ async fn a_name_that_does_not_exist_is_compared_with_those_that_do() {
     assert!(matches!(&error, Error::NotFound { meant: Some(meant), .. } if meant == "digits"), "{error:?}");
     let error = list::get(&stage.client, KIND, TEAM, "something-else").await.unwrap_err();
     assert!(matches!(&error, Error::NotFound { meant: None, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_no_job_of_any_kind_has_is_reported_without_a_kind() {
+    let stage = Stage::with_mpijobs().await;
+    stage.define("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "Namespaced").await;
+    let job = json!({ "metadata": { "name": "resnet", "namespace": TEAM }, "spec": {} });
+    stage.create("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", job).await;
+    let resolved = |kind, name: &str| {
+        let (client, reference) = (stage.client.clone(), Reference { kind, name: name.to_owned() });
+        async move { reference.resolve(&client, TEAM).await }
+    };
+    let error = resolved(None, "resnat").await.unwrap_err();
+    assert_eq!(error.to_string(), "training job \"resnat\" not found in namespace \"team\"");
+    assert!(matches!(&error, Error::NotFound { meant: Some(meant), of_kind: None, .. } if meant == "resnet"));
+    assert_eq!(resolved(None, "resnet").await.unwrap().0, Kind::PyTorchJob);
+    let error = list::get(&stage.client, KIND, TEAM, "resnet").await.unwrap_err();
+    assert_eq!(error.to_string(), "MPIJob \"resnet\" not found in namespace \"team\"");
+    assert!(matches!(&error, Error::NotFound { of_kind: Some(Kind::PyTorchJob), .. }), "{error:?}");
 }
 
 #[tokio::test]

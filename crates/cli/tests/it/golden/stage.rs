@@ -26,8 +26,9 @@ const TEAM: &str = "team-cv";
 /// The namespace whose quota allows no more jobs.
 const FULL: &str = "team-full";
 /// Files that the transcripts use.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("good.yaml", include_str!("../../manifests/good.yaml")),
+    ("conflict.yaml", include_str!("../../manifests/conflict.yaml")),
     ("unused-name.yaml", include_str!("../../manifests/unused-name.yaml")),
     ("faults.yaml", include_str!("../../manifests/faults.yaml")),
     ("kinds.yaml", include_str!("../../manifests/kinds.yaml")),
