@@ -11,10 +11,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
+use plan::Explanation;
 use semantics::local_nodes::ANNOTATION_NODE_MODE;
 use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
+use crate::explanation::explained;
 use crate::last_lines::{MOST_LINES, last_lines};
 use crate::part::{index, role};
 use crate::view::{self, Row};
@@ -109,6 +111,16 @@ impl Description {
         })
     }
 
+    /// Gives the failure the advice of the explanation, which takes the events into account, too: the embedded cluster may
+    /// have had no local environment for the image.
+    pub(crate) fn advise(&mut self, explanation: &Explanation) {
+        if let (Some(failure), Some(advice)) = (&mut self.status.failure, &explanation.advice)
+            && explanation.state.is_failure()
+        {
+            failure.suggestion = Some(advice.text.clone());
+        }
+    }
+
     /// Returns the pods; if there are too many to read, those in the same state are grouped.
     pub fn pods_by_state(&self) -> Vec<Alike<&PodView>> {
         let fold = self.pods.len() > MAX_PODS;
@@ -137,6 +149,10 @@ pub async fn describe(
     }
     if found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running {
         found.last_lines = last_lines(client, &found.object, &children.pods, MOST_LINES).await;
+    }
+    if found.row.phase == Phase::Failed {
+        let explained = explained(client, &found.object, &children, None, None).await;
+        found.advise(&explained.explanation);
     }
     Ok(found)
 }

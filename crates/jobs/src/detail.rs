@@ -36,6 +36,7 @@ pub async fn detail(client: &Client, kind: Kind, namespace: &str, name: &str) ->
     let Explained { explanation, steps, .. } =
         explained(client, &object, &children, place.as_ref(), None).await;
     let fixes = fixes(&object);
-    let description = described(client, object, &children).await;
+    let mut description = described(client, object, &children).await;
+    description.advise(&explanation);
     Ok(Detail { description, explanation, steps, fixes })
 }

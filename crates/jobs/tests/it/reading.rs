@@ -6,7 +6,7 @@ use api::MPIJob;
 use jobs::asked::Request;
 use jobs::availability::{Start, availability};
 use jobs::list::{Selection, get, rows};
-use jobs::{Kind, asked, describe, explanation, preflight, submit};
+use jobs::{Kind, asked, describe, detail, explanation, preflight, submit};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, TEAM};
@@ -85,6 +85,36 @@ async fn a_jobs_events_are_found_in_a_busy_namespace() {
     assert_eq!(explained.state, plan::Stage::Scheduling, "{explained:?}");
     let lists = stage.lists_of(&format!("/api/v1/namespaces/{TEAM}/events"));
     assert!(lists.len() < 40, "bounded: {lists:#?}");
+}
+
+#[tokio::test]
+async fn an_image_that_was_not_mapped_is_named_with_the_failure() {
+    let stage = Stage::with_mpijobs().await;
+    stage.create("kubeflow.org/v2beta1", "MPIJob", "mpijobs", job("zz", 2, 1)).await;
+    let failure =
+        json!({ "reason": "ExecutableNotFound", "message": "no train", "suggestion": "put it there" });
+    stage
+        .status("zz", json!({ "phase": "Failed", "phaseReason": "ExecutableNotFound", "failure": failure }))
+        .await;
+    let advice = async || {
+        let described = describe::describe(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+        let detailed = detail::detail(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+        let explained = explanation::explain_job(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+        let advice = described.status.failure.unwrap().suggestion.unwrap();
+        assert_eq!(detailed.description.status.failure.unwrap().suggestion.as_ref(), Some(&advice));
+        assert_eq!(explained.advice.unwrap().text, advice);
+        advice
+    };
+    assert_eq!(advice().await, "put it there");
+    let message =
+        "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
+    let event = json!({ "metadata": { "name": "zz.1", "namespace": TEAM }, "reason": "LocalEnvironment",
+        "message": message, "type": "Normal",
+        "involvedObject": { "kind": "Pod", "name": "zz-worker-0", "namespace": TEAM } });
+    stage.create("v1", "Event", "events", event).await;
+    let named = advice().await;
+    assert!(named.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{named}");
+    assert!(named.ends_with("put it there"), "{named}");
 }
 
 #[tokio::test]

@@ -56,7 +56,8 @@ pub async fn get_job(
         pods: description.pods.iter().map(pod).collect(),
         attempts: count(status.attempts.len()),
         attempt_list: seen::attempts(&status).into_iter().map(attempt).collect(),
-        failure: status.failure.map(failure),
+        // With advice about an image that is not mapped, which the job itself does not have.
+        failure: description.status.failure.or(status.failure).map(failure),
         unread: description.unread,
         steps: steps.into_iter().map(step).collect(),
         waiting: waiting(explanation),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -260,6 +260,16 @@ async fn a_failed_job_says_why() {
     assert_eq!(shown["fixes"], json!([fix]));
     let states: Vec<&Value> = shown["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
     assert_eq!(states, ["Done", "Failed", "Skipped", "Skipped", "Skipped"], "no Worker ever had a node");
+    let message =
+        "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
+    let event: Event = serde_json::from_value(json!({ "metadata": { "name": "a.1", "namespace": TEAM },
+        "reason": "LocalEnvironment", "message": message, "type": "Normal",
+        "involvedObject": { "kind": "Pod", "name": "a-worker-0", "namespace": TEAM } }))
+    .unwrap();
+    Api::<Event>::namespaced(stage.admin.clone(), TEAM).create(&PostParams::default(), &event).await.unwrap();
+    let shown = stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.json();
+    let advice = shown["failure"]["suggestion"].as_str().unwrap();
+    assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
     assert_eq!(stage.get(&format!("{JOBS}/mpijob/a/events"), JANE).await.json()["events"], json!([]));
 }
 
