@@ -601,7 +601,7 @@ fn ready<'p>(
                 let error = match missing {
                     None if ended => gone(*target, &job),
                     Some(pod) => nothing_yet(&pod.name_any(), describe::waits_for(pod), &job),
-                    None => match follow::not_made(Some(object)) {
+                    None => match follow::not_made(Some(object)).or_else(|| follow::pending(object, pods)) {
                         Some(reason) => nothing_yet(&target.name(kind, &job.name), Some(reason), &job),
                         None => not_found(&target.name(kind, &job.name), &job),
                     },

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -201,4 +202,18 @@ pub(super) fn not_made(job: Option<&DynamicObject>) -> Option<String> {
         Some("Queued") => Some("the job to leave its queue".to_owned()),
         _ => None,
     }
+}
+
+/// What a job that has not started waits for, while it has not all of its pods.
+pub(super) fn pending(job: &DynamicObject, pods: &[Pod]) -> Option<String> {
+    let phase = view::row(job).phase;
+    if phase != Phase::Pending {
+        return None;
+    }
+    let pods: BTreeMap<String, Pod> = pods.iter().map(|pod| (pod.name_any(), pod.clone())).collect();
+    let at = progress::hindrance(job, &pods).or_else(|| progress::standing(job, &pods));
+    let (reason, detail) = at?;
+    let phase = view::phase_name(phase);
+    let state = if reason == phase { reason } else { format!("{phase} ({reason})") };
+    Some(format!("its job, which is {state}: {detail}"))
 }

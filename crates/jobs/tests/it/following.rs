@@ -440,6 +440,24 @@ async fn logs_of_a_pod_that_does_not_exist_are_an_error() {
 }
 
 #[tokio::test]
+async fn the_log_of_a_pod_that_is_not_created_yet_says_what_its_job_waits_for() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    let said = async || {
+        let choice = Choice { which: Which::Launcher, ..Choice::default() };
+        logs::logs(&stage.client, KIND, TEAM, "pi", choice).await.err().unwrap().to_string()
+    };
+    let waits = "pi-launcher has no output yet: it waits for its job, which is Pending";
+    assert_eq!(said().await, format!("{waits}: its pods are not created yet"));
+    let pull = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such tag" } });
+    stage.pod("pi", "worker", "pi-worker-0", "Pending", pull).await;
+    assert!(said().await.starts_with(&format!("{waits}: pi-worker-0 waits for ")), "{}", said().await);
+    let found = json!({ "reason": "ImagePull", "message": "image train:1 cannot be pulled" });
+    stage.status("pi", json!({ "phase": "Pending", "phaseReason": "ImagePull", "waiting": found })).await;
+    assert_eq!(said().await, format!("{waits} (ImagePull): image train:1 cannot be pulled"));
+}
+
+#[tokio::test]
 async fn a_job_is_explained_by_its_status_its_pods_and_their_output() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 1)).await;
