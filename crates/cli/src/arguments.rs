@@ -204,7 +204,8 @@ pub fn read_duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a point in time, in this machine's time zone.
 pub fn read_moment(text: &str) -> Result<jiff::Timestamp, String> {
-    jobs::pick::moment(text, jiff::Timestamp::now(), &jiff::tz::TimeZone::system())
+    let read = jobs::pick::moment(text, jiff::Timestamp::now(), &jiff::tz::TimeZone::system());
+    read.map_err(|fault| format!("{fault}: {}", jobs::pick::MOMENTS))
 }
 
 /// Parses `NAME=VALUE`.

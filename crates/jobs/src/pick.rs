@@ -215,13 +215,16 @@ fn contains(text: &str, part: &str) -> bool {
     part.is_empty() || text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
 }
 
+/// What to write where a point in time is expected.
+pub const MOMENTS: &str = "use 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z";
+
 /// Parses a point in time: an age (`90m`, `2d`, `1w`), the start of a day in the given time zone (`2026-01-31`), or an
 /// instant (`2026-01-31T12:00:00Z`, without a zone in the given one).
 ///
 /// # Errors
-/// A sentence with the accepted forms.
+/// What is wrong; [`MOMENTS`] has the accepted forms.
 pub fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
-    let wrong = || format!("\"{text}\" is not a time: use 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z");
+    let wrong = || format!("\"{text}\" is not a time");
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
@@ -366,5 +369,6 @@ mod tests {
         for text in ["", "soon", "5 parsecs", "2026-13-01", "m", "5"] {
             assert_eq!(read(text).is_err(), text != "5", "{text}");
         }
+        assert_eq!(read("yesterday").unwrap_err(), "\"yesterday\" is not a time");
     }
 }

@@ -179,7 +179,7 @@ pub fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Problem> {
     }
     pick::moment(text, Timestamp::now(), &TimeZone::UTC)
         .map(Some)
-        .map_err(|fault| Problem::invalid(field, fault, "use 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z"))
+        .map_err(|fault| Problem::invalid(field, fault, pick::MOMENTS))
 }
 
 #[cfg(test)]
