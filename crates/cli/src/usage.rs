@@ -40,6 +40,12 @@ const OPTIONS: [(&str, &str, &str); 5] = [
     ("list", "--limit", "odh training list --since 1d shows the newest jobs"),
 ];
 
+/// Options of kubectl that no command has.
+const ELSEWHERE: [(&str, &str); 2] = [
+    ("--server", "--kubeconfig FILE or --context NAME chooses the cluster"),
+    ("--token", "--kubeconfig FILE names a file that has the token"),
+];
+
 /// Adds what was probably meant, and takes clap's guesses away where they mislead.
 pub fn guided(mut error: clap::Error, raw: &[OsString]) -> clap::Error {
     // Nobody who mistypes an option means it as a value.
@@ -70,7 +76,9 @@ pub fn tip(error: &clap::Error, raw: &[OsString]) -> Option<String> {
         ErrorKind::UnknownArgument => {
             let option = text(ContextKind::InvalidArg)?.split('=').next()?;
             let known = OPTIONS.iter().find(|(command, name, _)| *name == option && has(command));
-            known.map(|(_, _, tip)| (*tip).to_owned())
+            let elsewhere = || ELSEWHERE.iter().find(|(name, _)| *name == option && has("training"));
+            let tip = known.map(|(_, _, tip)| tip).or_else(|| elsewhere().map(|(_, tip)| tip));
+            tip.map(|tip| (*tip).to_owned())
         }
         ErrorKind::InvalidValue => {
             let is_kind = text(ContextKind::InvalidArg)? == "[KIND]" && (has("list") || has("ls"));
@@ -104,6 +112,8 @@ mod tests {
                 "tip: odh training clone NAME --set FIELD=VALUE",
             ),
             ("odh training wait pi --for=running", "tip: wait waits for the end"),
+            ("odh training list --server x", "tip: --kubeconfig FILE or --context NAME chooses the cluster"),
+            ("odh training logs pi --token=abc", "tip: --kubeconfig FILE names a file"),
             ("odh training list pi", "tip: for one job: odh training get pi"),
             ("odh training create pi --worker 2", "tip: a similar argument exists: '--workers'"),
             ("odh training dekete pi", "tip: a similar subcommand exists: 'delete'"),
@@ -129,5 +139,8 @@ mod tests {
             let mut long = arguments.filter_map(clap::Arg::get_long);
             assert!(!long.any(|name| format!("--{name}") == option), "{command} {option}");
         }
+        let commands = training.get_subcommands().chain([&root, training]);
+        let mut long = commands.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
+        assert!(!long.any(|name| ELSEWHERE.iter().any(|(option, _)| format!("--{name}") == *option)));
     }
 }
