@@ -55,7 +55,7 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// The variables that hold code which was shipped with a job, `ODH_CODE_0` and on: any file of a folder may be among it.
-const SHIPPED: &str = "ODH_CODE_";
+pub(crate) const SHIPPED: &str = "ODH_CODE_";
 
 /// Annotations that configure a job, by the suffix of the domain before the slash.
 const HARMLESS_DOMAINS: [&str; 5] =

@@ -14,14 +14,19 @@ use super::manifest;
 use crate::Kind;
 use crate::build::{BACKOFF_LIMIT_OF_A_JOB, Request, build, read_mpijob};
 use crate::flat::flatten;
+use crate::redaction::SHIPPED;
 
 /// The maximum number of fields named.
 const MAX_FIELDS: usize = 20;
 
+/// What a request does not express of a job whose code was shipped by the Python SDK (`code=`) or by `odh` (`--sync`):
+/// packed files would be unreadable in a command or a program.
+const SHIPPED_CODE: &str = "the code that was shipped with it (ship its files again with code= in Python, or --sync on the command line)";
+
 /// The fields of a job for which a request has no place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inexpressible {
-    /// Their paths, or the job's kind if it is not an MPIJob.
+    /// Their paths; or the job's kind if it is not an MPIJob; or its code if that was shipped with it.
     pub fields: Vec<String>,
 }
 
@@ -43,6 +48,10 @@ pub fn request(object: &DynamicObject) -> Result<Request, Inexpressible> {
     }
     let job: MPIJob = serde_json::from_value(manifest(object)).map_err(|_| inexpressible("spec"))?;
     let found = read_mpijob(&job).ok_or_else(|| inexpressible("spec.mpiReplicaSpecs"))?;
+    let env = [&found.env, &found.worker.env, &found.launcher.env];
+    if env.into_iter().flatten().any(|variable| variable.name.starts_with(SHIPPED)) {
+        return Err(inexpressible(SHIPPED_CODE));
+    }
     let wanted = flat(&job);
     // Faults of a request are fields that it cannot have, such as a number of Workers below 1.
     let built = build(&found).map(|built| flat(&built)).unwrap_or_default();
@@ -203,6 +212,15 @@ mod tests {
             error.fields,
             ["spec.launcherCreationPolicy", "spec.mpiReplicaSpecs[Worker].template.spec.hostNetwork"]
         );
+        let packed = Variable::from(("ODH_CODE_0".to_owned(), "H4sIAAAA".to_owned()));
+        let shipped = build(&Request { env: vec![packed], ..wanted.clone() }).unwrap();
+        let error = request(&object(&shipped)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("only a manifest can express the code that was shipped with it"),
+            "{error}"
+        );
+        assert!(error.contains("code=") && error.contains("--sync") && !error.contains("H4sI"), "{error}");
+        assert!(request(&object(&build(&wanted).unwrap())).is_ok());
         let train: DynamicObject = serde_json::from_value(serde_json::json!({
             "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "a"}}))
         .unwrap();
