@@ -87,7 +87,14 @@ pub fn precheck(job: &Asked<'_>, namespace: &str, room: &Room, now: Timestamp) -
         }
         let roles: Vec<Role<'_>> = all.into_iter().filter(|role| !role.ends_first).collect();
         let asked = (job, roles.as_slice());
-        found.extend(room.quotas.iter().flat_map(|quota| quota_faults(asked, namespace, quota)));
+        let accepted = accepted(namespace, room);
+        let coming: Vec<Role<'_>> = accepted
+            .iter()
+            .flat_map(|job| self::roles(job, &room.limits))
+            .filter(|role| !role.ends_first)
+            .collect();
+        let faults = |quota| quota_faults(asked, namespace, quota, &coming);
+        found.extend(room.quotas.iter().flat_map(faults));
         if let Some(capacity) = &room.capacity {
             found.extend(shortage(&roles, capacity, room, now));
         }
@@ -225,6 +232,22 @@ pub fn counts_as_running(job: &MPIJob) -> bool {
     !ended && !held && is_ours(job)
 }
 
+/// The running jobs of the namespace that their operator has not reported on yet. Their pods are not created yet, so no
+/// quota counts them.
+fn accepted<'r>(namespace: &str, room: &'r Room) -> Vec<Asked<'r>> {
+    let is_unobserved = |job: &&MPIJob| {
+        job.status.as_ref().is_none_or(|status| {
+            status.conditions.is_empty()
+                && status.startup.is_none()
+                && status.replica_statuses.is_empty()
+                && status.phase != Some(Phase::Running)
+        })
+    };
+    let here = |job: &&MPIJob| job.metadata.namespace.as_deref() == Some(namespace);
+    let jobs = room.jobs.iter().filter(here).filter(|job| counts_as_running(job));
+    jobs.filter(is_unobserved).map(Asked::of).collect()
+}
+
 /// Subtracts, down to zero.
 fn difference(from: Quantity, less: Quantity) -> Quantity {
     from.less(less).max(Quantity::ZERO)
@@ -249,6 +272,7 @@ fn quota_faults(
     (job, roles): (&Asked<'_>, &[Role<'_>]),
     namespace: &str,
     quota: &ResourceQuota,
+    coming: &[Role<'_>],
 ) -> Vec<Finding> {
     let Some(spec) = &quota.spec else { return Vec::new() };
     // Which pods a scoped quota covers depends on facts that are not read here.
@@ -262,11 +286,14 @@ fn quota_faults(
     hard.filter_map(|(key, limit)| {
         let limit = Quantity::read(&limit.0)?;
         let used = used.get(key).and_then(|used| Quantity::read(&used.0)).unwrap_or(Quantity::ZERO);
-        let counted = CountedQuota { namespace, name, key, limit, used };
+        let counted = CountedQuota { namespace, name, key, limit, used, coming: total(coming, key) };
         if key.strip_prefix("count/") == Some(job.resource.as_str()) {
             return over_count(&counted, job.kinds);
         }
-        over_quota(roles, &counted).or_else(|| unspoken(roles, name, key))
+        match over_quota(roles, &counted) {
+            Some(refused) if refused.weight == Weight::Refused => Some(refused),
+            waits => unspoken(roles, name, key).or(waits),
+        }
     })
     .collect()
 }
@@ -278,6 +305,8 @@ struct CountedQuota<'a> {
     key: &'a str,
     limit: Quantity,
     used: Quantity,
+    /// The usage of accepted jobs whose pods are not created yet.
+    coming: Quantity,
 }
 
 /// A quota on the number of existing jobs of a kind, including ended ones.
@@ -295,22 +324,49 @@ fn over_count(quota: &CountedQuota<'_>, kinds: &str) -> Option<Finding> {
     })
 }
 
-fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
-    let CountedQuota { namespace, name, key, limit, used } = *quota;
-    let of = |role: &Role<'_>| match key {
+/// How much a pod of this role uses of a quota's resource; `None` if it uses nothing of it.
+fn used_by(role: &Role<'_>, key: &str) -> Option<Quantity> {
+    match key {
         "pods" | "count/pods" => Some(Quantity::ONE),
         // Counts of other objects are left to the server, which checks them when the job is created.
         _ => asked(role, key)?.0,
-    };
-    let mut sum = Quantity::ZERO;
-    for role in roles {
-        if let Some(each) = of(role) {
-            sum = each.times(role.count).plus(sum);
-        }
     }
-    if sum.is_zero() || sum.plus(used) <= limit {
+}
+
+/// How much all pods of these roles use of a quota's resource.
+fn total(roles: &[Role<'_>], key: &str) -> Quantity {
+    let all = roles.iter().filter_map(|role| Some(used_by(role, key)?.times(role.count)));
+    all.fold(Quantity::ZERO, |sum, more| more.plus(sum))
+}
+
+/// A quota that has room for the job only until the pods of earlier jobs are created.
+fn over_quota_soon(quota: &CountedQuota<'_>, sum: Quantity) -> Finding {
+    let CountedQuota { namespace, name, key, limit, used, coming } = *quota;
+    let left = difference(difference(limit, used), coming);
+    Finding {
+        weight: Weight::Waits,
+        reason: Cause::QuotaExceeded,
+        wait: None,
+        message: format!(
+            "Other jobs that were just accepted need {coming} of {key}: {sum} requested, {used} of {limit} used, {left} left beside them (quota {name})"
+        ),
+        advice: Advice::from(
+            "the job waits until one of them has ended; to start sooner, request less, or delete one",
+        )
+        .with(Action::list_jobs(namespace)),
+    }
+}
+
+fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
+    let CountedQuota { namespace, name, key, limit, used, coming } = *quota;
+    let sum = total(roles, key);
+    if sum.is_zero() || sum.plus(used).plus(coming) <= limit {
         return None;
     }
+    if sum.plus(used) <= limit {
+        return Some(over_quota_soon(quota, sum));
+    }
+    let of = |role: &Role<'_>| used_by(role, key);
     let left = difference(limit, used);
     let worker = roles.iter().find(|role| SCALED.contains(&role.name));
     let each = worker.and_then(of);
@@ -745,6 +801,35 @@ mod tests {
         assert!(found[0].advice.text.starts_with("request at most 3 Workers of this size"), "{found:?}");
         assert_eq!(found[0].weight, Weight::Refused);
         assert_eq!(told(&job(3, "2", json!({})), &room), [""; 0]);
+    }
+
+    #[test]
+    fn a_job_waits_for_what_jobs_need_that_were_just_accepted() {
+        let quota: ResourceQuota = read(json!({"metadata": {"name": "gpus"},
+            "spec": {"hard": {"requests.nvidia.com/gpu": "10"}},
+            "status": {"used": {"requests.nvidia.com/gpu": "0"}}}));
+        let room = |job: MPIJob| Room { quotas: vec![quota.clone()], jobs: vec![job], ..Room::default() };
+        let new = job(2, "2", json!({}));
+        for accepted in [json!({}), json!({"phase": "Pending"})] {
+            let room = room(job(4, "2", accepted));
+            let found = precheck(&Asked::of(&new), "team-cv", &room, NOW.parse().unwrap());
+            assert_eq!((found.len(), found[0].weight), (1, Weight::Waits), "{found:?}");
+            assert_eq!(
+                found[0].message,
+                "Other jobs that were just accepted need 8 of requests.nvidia.com/gpu: 4 requested, 0 of 10 used, 2 left beside them (quota gpus)"
+            );
+            assert_eq!(told(&job(1, "2", json!({})), &room), [""; 0], "there is room for both");
+            assert!(told(&job(6, "2", json!({})), &room)[0].starts_with("Quota exceeded: 12 of"));
+        }
+        let mut elsewhere = job(4, "2", json!({}));
+        elsewhere.metadata.namespace = Some("other".to_owned());
+        let mut held = job(4, "2", json!({}));
+        held.spec.run_policy = Some(read(json!({"suspend": true})));
+        // The quota counts the pods of a job that its operator has seen.
+        let seen = json!({"phase": "Pending", "startup": {"queued": NOW}});
+        for other in [job(4, "2", seen), job(4, "2", json!({"phase": "Failed"})), elsewhere, held] {
+            assert_eq!(told(&new, &room(other)), [""; 0]);
+        }
     }
 
     #[test]

@@ -42,6 +42,32 @@ async fn a_quota_refuses_a_job_before_and_at_its_creation_until_another_is_delet
 }
 
 #[tokio::test]
+async fn of_two_jobs_in_quick_succession_for_one_place_the_second_is_said_to_wait() {
+    let stage = Stage::with_mpijobs().await;
+    let quota = json!({ "metadata": { "name": "pods", "namespace": TEAM }, "spec": { "hard": { "pods": "3" } },
+        "status": { "hard": { "pods": "3" }, "used": { "pods": "0" } } });
+    stage.create("v1", "ResourceQuota", "resourcequotas", quota).await;
+    let second: MPIJob = submit::read(manifest("second", 1).as_bytes(), "job.yaml").unwrap()[0].job.clone();
+    let waits = async || {
+        let found = preflight::preflight(&stage.client, TEAM, std::slice::from_ref(&second), PATIENCE).await;
+        found.unwrap().into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+    };
+    assert_eq!(waits().await, [""; 0]);
+    stage.submit(&manifest("first", 1)).await;
+    assert_eq!(
+        waits().await,
+        [
+            "Other jobs that were just accepted need 2 of pods: 2 requested, 0 of 3 used, 1 left beside them (quota pods)"
+        ]
+    );
+    // Its operator has seen it, so the quota counts its pods.
+    stage
+        .status("first", json!({ "phase": "Pending", "startup": { "queued": "2026-01-01T00:00:00Z" } }))
+        .await;
+    assert_eq!(waits().await, [""; 0]);
+}
+
+#[tokio::test]
 async fn what_a_job_refers_to_is_checked_before_it_is_created() {
     let stage = Stage::with_mpijobs().await;
     let mut job: MPIJob = submit::read(manifest("pi", 1).as_bytes(), "job.yaml").unwrap()[0].job.clone();
