@@ -31,7 +31,7 @@ from openshift_ai.training import (
     WaitInterrupted,
     exit_code,
 )
-from openshift_ai.training._traceback import last_traceback
+from openshift_ai.training._traceback import last_traceback, last_words
 
 SAYS_ITS_RANK = ["python", "-c", "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"]
 #: Runs until it is ended.
@@ -87,10 +87,43 @@ def test_a_failure_says_cause_evidence_and_fix(client: MPIJobClient) -> None:
     assert error.job.phase == "Failed"
     for part in ("bad failed: RankExited", error.details[-1], "What to do:"):
         assert part in str(error)
+    assert error.details[0] == error.last_lines[-1] == "ERROR: no data"
     with pytest.raises(JobFailedError):
         job.wait_until("Succeeded")
     assert [(line, line.level) for line in job.logs(level="error", grep="no data")] == [("ERROR: no data", "error")]
     assert set(error.details) & {str(line) for line in job.logs() if line.evidence}
+
+
+def test_a_failure_shows_what_the_rank_that_failed_said_before_what_its_launcher_did(client: MPIJobClient) -> None:
+    program = (
+        "import os; rank = os.environ['OMPI_COMM_WORLD_RANK']; print('data set of rank', rank, 'is missing'); exit(3)"
+    )
+    job = client.create_mpijob(name="exits", image=IMAGE, workers=2, command=["python", "-c", program])
+    with pytest.raises(JobFailedError) as caught:
+        job.wait_for_completion(60)
+    error = caught.value
+    assert re.fullmatch(r"data set of rank \d is missing", error.details[0])
+    assert error.details[: len(error.last_lines)] == error.last_lines
+    assert not any("mpirun" in line or "---" in line for line in error.last_lines)
+
+
+def test_the_last_lines_of_a_program_are_those_of_the_rank_that_failed() -> None:
+    rule = "-" * 74
+    report = [
+        rule,
+        "mpirun detected that one or more processes exited with non-zero status:",
+        "",
+        "  Exit code: 3",
+        rule,
+    ]
+    untagged = ["epoch 1", "data set /data/train.csv is missing", *report, "odh-launch: session 1 ends"]
+    assert last_words(untagged, 1) == ("epoch 1", "data set /data/train.csv is missing")
+    tagged = ["[1,0]<stdout>:waits", "[1,1]<stderr>: no data", "[1,0]<stdout>:still waits", *report]
+    assert last_words(tagged, 1) == ("no data",)
+    assert last_words(tagged, 7) == last_words(tagged) == ("waits", "no data", "still waits")
+    assert last_words([*report[1:], "giving up"]) == ("  Exit code: 3", "giving up")
+    assert last_words(report) == ()
+    assert len(last_words([f"line {number}" for number in range(40)])) == 10
 
 
 def test_a_failure_shows_the_traceback_of_the_rank_that_failed(client: MPIJobClient) -> None:

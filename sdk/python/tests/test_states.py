@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from openshift_ai.training import JobStatus, _html, _notes
+from openshift_ai.training import JobStatus, UsageReport, _html, _notes
 
 REPOSITORY = Path(__file__).parents[3]
 #: The training service computes the rows of the same cases.
@@ -29,6 +29,23 @@ def test_a_state_is_shown_as_the_service_sends_it(case: dict[str, Any]) -> None:
     assert escape(row["state"]) in badge
     assert escape(status.message) in badge
     assert status.is_cancelled == (row["state"] == "Cancelled")
+
+
+def test_what_jobs_used_is_a_table_with_a_column_for_each_resource() -> None:
+    amounts = [{"resource": "cpu", "hours": "1.5"}, {"resource": "nvidia.com/gpu", "hours": "12"}]
+    sums = [{"namespace": "n", "user": "ann", "amounts": amounts, "cost": "3.2500"}, {"namespace": "n", "user": "bob"}]
+    assert UsageReport.model_validate({"usage": sums}).rows() == [
+        {
+            "namespace": "n",
+            "user": "ann",
+            "job": "",
+            "uid": "",
+            "cpu_hours": 1.5,
+            "nvidia.com/gpu_hours": 12,
+            "cost": 3.25,
+        },
+        {"namespace": "n", "user": "bob", "job": "", "uid": ""},
+    ]
 
 
 def test_the_last_line_of_a_cell_shows_a_status_in_one_row() -> None:

@@ -32,7 +32,7 @@ SECTIONS: dict[str, list[str]] = {
         "SecretKey",
         "ConfigMapKey",
     ],
-    "Status and output": ["JobStatus", "JobDetails", "JobChange", "LogLine", "Metrics"],
+    "Status and output": ["JobStatus", "JobDetails", "JobChange", "LogLine", "Metrics", "UsageReport"],
     "Pipelines": [],
     "Notebooks": [],
     "Answers of the service": [],

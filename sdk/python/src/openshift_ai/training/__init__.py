@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         JobStatus,
         LogLine,
         Metrics,
+        UsageReport,
     )
     from ._sync.client import (
         MPIJobClient,
@@ -186,6 +187,7 @@ __all__ = [
     "UnavailableError",
     "Usage",
     "UsageError",
+    "UsageReport",
     "WaitInterrupted",
     "WebhookError",
     "WorkerSpec",
@@ -264,6 +266,7 @@ _PLACES = {
     "UnauthenticatedError": "_errors",
     "UnavailableError": "_errors",
     "Usage": "_models",
+    "UsageReport": "_status",
     "UsageError": "_errors",
     "WaitInterrupted": "_errors",
     "WebhookError": "_webhook",

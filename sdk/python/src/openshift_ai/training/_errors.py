@@ -18,6 +18,7 @@ TrainingError
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -168,22 +169,44 @@ _OWN_ADVICE = {
 }
 
 
+# Causes of which the program's own last lines say more than the evidence.
+_PROGRAMS_OWN = ("RankExited", "Unknown")
+
+
+def failed_rank(message: str) -> int | None:
+    """The rank that failed first, if the message of a failure names it."""
+    named = re.match(r"Rank (\d+)\b", message)
+    return int(named[1]) if named else None
+
+
 class JobFailedError(TrainingError):
     """The job failed."""
 
     code = "JobFailed"
 
-    def __init__(self, message: str, *, job: JobStatus, failure: Failure | None, traceback: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        job: JobStatus,
+        failure: Failure | None,
+        traceback: Sequence[str] = (),
+        last_lines: Sequence[str] = (),
+    ) -> None:
+        evidence = tuple(failure.evidence) if failure else ()
         reason = (failure.cause if failure else "") or job.cause or "Unknown"
         hints = [failure.suggestion if failure else "", _OWN_ADVICE.get(reason, "")]
+        said = tuple(last_lines) if reason in _PROGRAMS_OWN else ()
         super().__init__(
             message,
             reason=reason,
             hint=" ".join(hint for hint in hints if hint),
-            details=traceback or (failure.evidence if failure else ()),
+            details=traceback or ((*said, *(line for line in evidence if line not in said))),
         )
         self.traceback = tuple(traceback)
         """The last lines of the Python traceback of the rank that failed, if it printed one."""
+        self.last_lines = tuple(last_lines)
+        """The last lines that the program printed; those of the rank that failed if the launcher tags lines."""
         self.job = job
         """The job's last status."""
         self.failure = failure

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ._durations import age
-from ._models import Job, JobMetrics, JobRow
+from ._models import Job, JobMetrics, JobRow, ListUsageResponse
 
 
 class JobStatus(JobRow):
@@ -109,6 +109,21 @@ class Metrics(JobMetrics):
         from ._plot import metrics
 
         return metrics(self)
+
+
+class UsageReport(ListUsageResponse):
+    """What jobs used in a period."""
+
+    def rows(self) -> list[dict[str, str | float]]:
+        """A flat row for each sum, for `pandas.DataFrame(report.rows())`. The hours of a resource are a column: `cpu_hours`."""
+        found: list[dict[str, str | float]] = []
+        for one in self.usage:
+            row: dict[str, str | float] = {"namespace": one.namespace, "user": one.user, "job": one.job, "uid": one.uid}
+            row |= {f"{amount.resource}_hours": float(amount.hours or 0) for amount in one.amounts}
+            if one.cost:
+                row["cost"] = float(one.cost)
+            found.append(row)
+        return found
 
 
 class JobChange(NamedTuple):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .. import _status as statuses
     from .._retries import Retries, Step
     from .._spec import JobFields, MPIJobSpec
-    from .._status import JobChange, JobStatus
+    from .._status import JobChange, JobStatus, UsageReport
     from . import runtime
     from .pipelines import AsyncJobResult
 else:
@@ -451,7 +451,7 @@ class AsyncMPIJobClient:
         until: str | datetime | None = None,
         by: Sequence[Literal["user", "job"]] = (),
         user: str | None = None,
-    ) -> models.ListUsageResponse:
+    ) -> UsageReport:
         """Sums what jobs used in a period: cores, bytes and GPUs by time. Without `since`, the period is 30 days."""
         query = {
             "namespace": None if all_namespaces else namespace or await self.namespace(),
@@ -460,7 +460,7 @@ class AsyncMPIJobClient:
             "by": [*by],
             "user": user,
         }
-        return models.ListUsageResponse.model_validate(await self.transport.call(models.LIST_USAGE, {}, query))
+        return statuses.UsageReport.model_validate(await self.transport.call(models.LIST_USAGE, {}, query))
 
     async def advice(self, *, namespace: str | None = None, all_namespaces: bool = False) -> models.ListAdviceResponse:
         """What programs should request, by what their former runs really used, with the runs that this rests on.

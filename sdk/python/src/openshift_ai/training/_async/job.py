@@ -21,9 +21,10 @@ from .._errors import (
     TrainingError,
     TrainingTimeoutError,
     WaitInterrupted,
+    failed_rank,
 )
 from .._lazy import Module
-from .._traceback import TAIL_LINES, last_traceback
+from .._traceback import TAIL_LINES, last_traceback, last_words
 from . import runtime
 from .transport import DeadlinePassed
 
@@ -261,14 +262,17 @@ class AsyncMPIJob:
         message = f"{self.kind} {self.namespace}/{self.name} failed"
         message += f": {cause}" if cause else ""
         message += f": {found.message}" if found and found.message else ""
-        return JobFailedError(message, job=self._status, failure=found, traceback=await self._traceback())
+        output = await self._end_of_output()
+        traceback = last_traceback(output)
+        said = last_words(output, failed_rank(found.message if found else ""))
+        return JobFailedError(message, job=self._status, failure=found, traceback=traceback, last_lines=said)
 
-    async def _traceback(self) -> tuple[str, ...]:
-        """The last lines of the traceback in the output; empty if there is none, or the output cannot be read."""
+    async def _end_of_output(self) -> list[LogLine]:
+        """The last lines of the output; none if it cannot be read."""
         try:
-            return last_traceback([line async for line in self.logs(tail=TAIL_LINES, on_note=_notes.ignore)])
+            return [line async for line in self.logs(tail=TAIL_LINES, on_note=_notes.ignore)]
         except TrainingError:
-            return ()
+            return []
 
     def _come_back(self, call: str) -> str:
         kind = "" if self.kind == "MPIJob" else f", kind={self.kind.lower()!r}"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .. import _status as statuses
     from .._retries import Retries, Step
     from .._spec import JobFields, MPIJobSpec
-    from .._status import JobChange, JobStatus
+    from .._status import JobChange, JobStatus, UsageReport
     from . import runtime
     from .pipelines import JobResult
 else:
@@ -446,7 +446,7 @@ class MPIJobClient:
         until: str | datetime | None = None,
         by: Sequence[Literal["user", "job"]] = (),
         user: str | None = None,
-    ) -> models.ListUsageResponse:
+    ) -> UsageReport:
         """Sums what jobs used in a period: cores, bytes and GPUs by time. Without `since`, the period is 30 days."""
         query = {
             "namespace": None if all_namespaces else namespace or self.namespace(),
@@ -455,7 +455,7 @@ class MPIJobClient:
             "by": [*by],
             "user": user,
         }
-        return models.ListUsageResponse.model_validate(self.transport.call(models.LIST_USAGE, {}, query))
+        return statuses.UsageReport.model_validate(self.transport.call(models.LIST_USAGE, {}, query))
 
     def advice(self, *, namespace: str | None = None, all_namespaces: bool = False) -> models.ListAdviceResponse:
         """What programs should request, by what their former runs really used, with the runs that this rests on.
