@@ -11,7 +11,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use semantics::{has_ended, is_deleted, phase};
 
 use crate::attempts::attempt_of;
@@ -380,11 +380,16 @@ pub(crate) fn runs(pod: &Pod) -> bool {
     mpi_container(pod).is_some_and(|(_, state)| state.running.is_some())
 }
 
-/// When the pod's MPI container started. A runtime reports one that it could not start as ended, with the zero of its clock,
-/// 1970, for its start: that is no time.
+/// When the pod's MPI container started.
 pub(crate) fn started_at(pod: &Pod) -> Option<Timestamp> {
     let (_, state) = mpi_container(pod)?;
     let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
     let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
-    running.or(ended).map(|time| time.0).filter(|time| *time > Timestamp::UNIX_EPOCH)
+    start(running.or(ended))
+}
+
+/// A container's start as its runtime reports it. One that could not be started is reported as ended, with the zero of the
+/// runtime's clock, 1970, for its start: that is no time.
+pub(crate) fn start(reported: Option<&Time>) -> Option<Timestamp> {
+    reported.map(|time| time.0).filter(|time| *time > Timestamp::UNIX_EPOCH)
 }

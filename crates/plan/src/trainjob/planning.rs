@@ -26,7 +26,7 @@ use crate::change::{Change, Child, ChildKind, Patch, Target};
 use crate::failure::{failure_of, failure_of_run, refusal, refused_template};
 use crate::kept::{Job, Pod};
 use crate::notice::ApplyFailure;
-use crate::observed::{LogSource, OutputSeen, is_failed, is_running};
+use crate::observed::{LogSource, OutputSeen, is_failed, is_running, start};
 use crate::stall::{Probe, next_look, output_shown};
 use crate::time::elapsed;
 use diagnosis::{
@@ -497,7 +497,7 @@ fn deleted_node(job: &ValidTrainJob, seen: &SeenTrainJob) -> Option<Failure> {
     let nodes = job.nodes()?;
     let launcher = job.job_set.replicated.iter().find(|part| part.name == LAUNCHER)?;
     let were_up = launcher.needs.iter().any(|need| need.name == NODE);
-    let began = failed_run(seen.failed_launcher_pod()?)?.ended.started_at?.0;
+    let began = start(failed_run(seen.failed_launcher_pod()?)?.ended.started_at.as_ref())?;
     let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
     (0..nodes.replicas.saturating_mul(nodes.pods)).find_map(|index| {
         let pod = seen.pods_of(NODE).find(|pod| node_index(nodes, pod) == Some(index));
