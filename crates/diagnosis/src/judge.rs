@@ -465,7 +465,7 @@ fn confidence(best: &Candidate<'_>, all: &[Candidate<'_>]) -> Confidence {
         _ if rules::of_two_causes(rule) => Confidence::Medium,
         // What answers at an address is known to that end only.
         Speaker::Rank if rule.cause == Cause::RankExited => Confidence::Medium,
-        _ if rule.id == "hydra-proxy-lost" => Confidence::Low,
+        _ if rules::of_guess(rule) => Confidence::Low,
         _ if rule.phase == Phase::Report || best.score >= weight::CONNECT => Confidence::High,
         _ => Confidence::Medium,
     }

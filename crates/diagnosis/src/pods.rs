@@ -338,6 +338,47 @@ mod tests {
         );
     }
 
+    /// A Worker with two init containers that are in these states.
+    fn preparing(fetch: &serde_json::Value, unpack: &serde_json::Value) -> Pod {
+        let status = |name: &str, state: &serde_json::Value| json!({ "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state });
+        let waiting = json!({ "waiting": { "reason": "PodInitializing" } });
+        let limits = json!({ "limits": { "memory": "1Gi" } });
+        let pod = json!({ "metadata": { "name": "pi-worker-0" },
+            "spec": { "initContainers": [{ "name": "fetch", "resources": limits }, { "name": "unpack", "resources": limits }],
+                "containers": [{ "name": "main" }] },
+            "status": { "phase": "Failed", "initContainerStatuses": [status("fetch", fetch), status("unpack", unpack)],
+                "containerStatuses": [status("main", &waiting)] } });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn an_init_container_that_fails_is_named_also_if_it_is_not_the_first() {
+        let done = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
+        let failed = json!({ "terminated": { "exitCode": 3, "reason": "Error" } });
+        let waiting = json!({ "waiting": { "reason": "PodInitializing" } });
+        for (pod, name) in [(preparing(&failed, &waiting), "fetch"), (preparing(&done, &failed), "unpack")] {
+            let failure = of_worker(&pod);
+            assert_eq!((failure.cause, failure.exit_code), (Cause::InitContainerFailed, Some(3)));
+            assert_eq!(failure.container.as_deref(), Some(name));
+            assert_eq!(failure.message, format!("its init container {name:?} ended with exit code 3"));
+        }
+        let main = of_init_container(&preparing(&done, &done), "main", &ContainerStateTerminated::default());
+        assert_eq!(main, None, "it prepares nothing");
+    }
+
+    #[test]
+    fn an_init_container_that_was_killed_for_memory_is_short_of_memory() {
+        let done = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
+        let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
+        let pod = preparing(&done, &killed);
+        let run = failed_run(&pod).unwrap();
+        for failure in [of_worker(&pod), of_init_container(&pod, &run.container, &run.ended).unwrap()] {
+            assert_eq!(failure.cause, Cause::OutOfMemory);
+            assert_eq!(failure.message, "exit code 137 (OOMKilled) – memory limit (1 GB) exceeded");
+        }
+        assert_eq!(of_worker(&pod).container.as_deref(), Some("unpack"));
+    }
+
     #[test]
     fn the_advice_on_an_eviction_names_the_shortage_and_what_the_user_can_do_first() {
         let advice = |message: &str| {

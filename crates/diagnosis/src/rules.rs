@@ -184,6 +184,11 @@ pub(crate) fn of_two_causes(rule: &Rule) -> bool {
     ["exe-missing-or-no-access", "exe-script-no-access", "binary-as-script"].contains(&rule.id)
 }
 
+/// Whether the text only makes the cause likely: it says that something is gone or did not start, and not why.
+pub(crate) fn of_guess(rule: &Rule) -> bool {
+    ["hydra-proxy-lost", "bstrap-proxy-unreachable"].contains(&rule.id)
+}
+
 /// Whether it also appears in the output of successful runs: something was ignored, retried or lost too late to
 /// matter.
 pub(crate) fn of_good_run(rule: &Rule) -> bool {

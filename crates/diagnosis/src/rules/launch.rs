@@ -358,10 +358,10 @@ pub(super) const RULES: &[Rule] = &[
         "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 32512)",
     ),
     // The wait status of a remote shell that ended with 255: it did not reach the Worker, or was not let in. It mostly says why
-    // itself, but Intel MPI may not pass that on.
+    // itself, but Intel MPI may not pass that on; the first is then a guess.
     rule(
         "bstrap-proxy-unreachable",
-        Cause::Unknown,
+        Cause::PeerUnreachable,
         SYMPTOM,
         "nable to run bstrap_proxy on ",
         r"[Uu]nable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:65280|255)\)",

@@ -396,6 +396,20 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Rank)
     .says("A one-sided MPI call failed: {name|}")
     .advice("Look at that call: displacement and count must lie within the other rank's window, and a fence or lock must be open."),
+    // MPICH has no class for it, and says what it is below.
+    rule(
+        "mpi4py-error-usage",
+        Cause::MpiError,
+        REASON + 1,
+        "mpi4py.MPI.Exception: Other MPI error",
+        r"^mpi4py\.MPI\.Exception: Other MPI error, error stack:",
+        "mpi4py.MPI.Exception: Other MPI error, error stack:\ninternal_Init(70): MPI_Init(argc=(nil), argv=(nil)) failed\ninternal_Init(50): Cannot call MPI_INIT or MPI_INIT_THREAD more than once",
+    )
+    .block(r"\n\w+\(\d+\)\.*: (?:Cannot call|Attempting to use|Value of|Invalid|Null|Negative) ")
+    .details(&[r"\n\w+\(\d+\)\.*: (?P<name>(?:Cannot call|Attempting to use|Value of|Invalid|Null|Negative) .*)"])
+    .by(Speaker::Rank)
+    .says("An MPI call failed: {name|}")
+    .advice("Correct that call in the program."),
     // What made it fail is in other lines, if anywhere.
     rule(
         "mpi4py-error-internal",

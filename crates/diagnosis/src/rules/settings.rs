@@ -376,6 +376,38 @@ pub(super) const RULES: &[Rule] = &[
     )
     .details(&[r"(?:Request|Modifier|Qualifier|Directive): +(?P<name>\S+)"]),
     rule(
+        "appfile-open",
+        Cause::BadOption,
+        ROOT,
+        "Unable to open the appfile",
+        r"^Unable to open the appfile:",
+        "Unable to open the appfile:\n\n    jobs.txt\n\nDouble check that this file exists and is readable.",
+    )
+    .details(&[r"\n\s*(?P<path>/?\S+)"])
+    .says("mpirun cannot read {path|the file} of its option --app")
+    .advice("Correct the path in the Launcher's command, or mount the file in the Launcher."),
+    rule(
+        "pe-list-too-short",
+        Cause::BadOption,
+        ROOT + 1,
+        "CPUs in the specified PE-LIST",
+        r"^CPUs in the specified PE-LIST to map the number of processes",
+        "CPUs in the specified PE-LIST to map the number of processes requested\nby the application:\n\n  app:  hostname\n  Number of procs: 4\n  pe-list: 977",
+    )
+    .details(&[r"Number of procs: (?P<count>\d+)", r"pe-list: (?P<name>\S+)"])
+    .says("The CPUs {name|of the list} that --map-by pe-list names are too few for {count|the} ranks, or not there")
+    .advice("Leave pe-list out, or name CPUs that every Worker has."),
+    rule(
+        "hydra-binding",
+        Cause::BadOption,
+        ROOT,
+        "unrecognized directive ",
+        r#"^\[proxy:\S+@(?P<host>[^\]\s]+)\] .*unrecognized directive "(?P<name>[^"]+)""#,
+        "[proxy:0@train-worker-0] get_hw_obj_list (lib/tools/topo/hwloc/topo_hwloc.c:378): unrecognized directive \"nosuch\"",
+    )
+    .says("mpiexec cannot bind ranks to {name|what -bind-to or -map-by names}")
+    .advice("Correct the value of -bind-to or -map-by: none, hwthread, core, socket, numa and board are known, for example."),
+    rule(
         "rankfile-open",
         Cause::BadOption,
         ROOT,

@@ -400,7 +400,9 @@ fn the_end_of_sshs_own_lines_is_no_part_of_what_they_say() {
 fn a_remote_shell_that_ends_with_255_under_intel_mpi_may_have_any_reason() {
     let text = "[mpiexec@s-launcher] Error: Unable to run bstrap_proxy on s-worker-0 (pid 774, exit code 65280)\n[mpiexec@s-launcher] Error setting up the bootstrap proxies\n";
     let answer = found(text, Ending::Exited(255));
-    assert_eq!((answer.cause, answer.confidence), (Cause::Unknown, Confidence::Low), "{answer:#?}");
+    assert_eq!((answer.cause, answer.confidence), (Cause::PeerUnreachable, Confidence::Low), "{answer:#?}");
+    assert_eq!(answer.worker.as_deref(), Some("s-worker-0"));
+    assert!(answer.message.contains("cannot reach or enter a Worker"), "{answer:#?}");
     assert!(answer.suggestion.contains("Run the same ssh command by hand"), "{answer:#?}");
 }
 
@@ -475,6 +477,29 @@ fn programs_that_cannot_be_loaded_are_named_with_what_is_wrong() {
     }
     let script = found("/workspace/run.sh: 1: Syntax error: \")\" unexpected\n", Ending::Exited(2));
     assert_eq!(script.cause, Cause::RankExited, "{script:#?}");
+}
+
+#[test]
+fn packages_that_were_built_for_another_numpy_are_named_with_the_import_that_failed() {
+    for exception in [
+        "RuntimeError: module compiled against ABI version 0x1000009 but this version of numpy is 0x2000000",
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
+        "ImportError: numpy.core.multiarray failed to import",
+    ] {
+        let text = format!(
+            "Traceback (most recent call last):\n  File \"/app/train.py\", line 7, in <module>\n    import scipy\n  File \"/usr/lib/python3/dist-packages/scipy/__init__.py\", line 3, in <module>\n{exception}\n"
+        );
+        for ending in [Ending::Unknown, Ending::Exited(1)] {
+            let answer = found(&text, ending);
+            assert_eq!(
+                (answer.cause, answer.confidence),
+                (Cause::RankExited, Confidence::Medium),
+                "{answer:#?}"
+            );
+            let told = format!("{exception} (/app/train.py, line 7)");
+            assert!(answer.message.contains(&told), "{answer:#?}");
+        }
+    }
 }
 
 #[test]

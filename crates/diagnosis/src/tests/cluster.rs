@@ -72,6 +72,7 @@ fn statuses_and_events_get_their_cause() {
             ),
             "ExecutableNotFound",
         ),
+        (with_end("StartError", 128, "no command specified"), "ExecutableNotFound"),
         (one(evicted), "Evicted"),
         (with_condition("DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting"), "Evicted"),
         (

@@ -461,7 +461,7 @@ fn roots_that_stand_in_the_output_are_named_with_and_without_an_exit_code() {
     let cases = [
         (
             "[mpiexec@sea-launcher] check_exit_codes (../src/demux/hydra_demux_poll.c:117): unable to run bstrap_proxy on sea-worker-2.sea (pid 31, exit code 65280)\n[mpiexec@sea-launcher] poll_for_event (../src/demux/hydra_demux_poll.c:159): check exit codes error\n",
-            Cause::Unknown,
+            Cause::PeerUnreachable,
             "ssh",
         ),
         (
@@ -483,6 +483,16 @@ fn roots_that_stand_in_the_output_are_named_with_and_without_an_exit_code() {
             "epoch 1\nTraceback (most recent call last):\n  File \"/app/train.py\", line 9, in main\n    load(settings[\"data\"])\n  File \"/usr/lib/python3.11/os.py\", line 679, in __getitem__\n    raise KeyError(key)\nKeyError: 'data'\n",
             Cause::RankExited,
             "KeyError: 'data' (/app/train.py, line 9)",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"/app/train.py\", line 12, in <module>\n    os.makedirs(folder)\n  File \"<frozen os>\", line 225, in makedirs\nFileExistsError: [Errno 17] File exists: '/data/out'\n",
+            Cause::RankExited,
+            "'/data/out' (/app/train.py, line 12)",
+        ),
+        (
+            "bash: line 9: /home/mpiuser/train.py: No such file or directory\npython: can't open file '/home/mpiuser/train.py': [Errno 2] No such file or directory\n",
+            Cause::ExecutableNotFound,
+            "The folder /home/mpiuser does not exist on a Worker, so Kubeflow's SDK could not write the function",
         ),
     ];
     for (text, cause, words) in cases {
