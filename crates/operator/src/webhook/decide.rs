@@ -16,7 +16,8 @@ const MOST_FIELDS: usize = 20;
 /// How deep below `spec` fields are named.
 const DEEPEST_FIELD: usize = 3;
 /// The annotations and labels by which the operator, the dashboard and queues decide about a job.
-const DECIDING_ANNOTATIONS: [&str; 2] = ["training.opendatahub.io/", "opendatahub.io/"];
+const DECIDING_ANNOTATIONS: [&str; 3] =
+    ["training.opendatahub.io/", "trainer.opendatahub.io/", "opendatahub.io/"];
 const DECIDING_LABELS: [&str; 2] = ["kueue.x-k8s.io/", "opendatahub.io/"];
 
 /// Annotations or labels.
@@ -65,7 +66,8 @@ pub(super) fn owner<K: kube::Resource>(request: &Request<K>, trusted_creators: &
     }
 }
 
-/// Refuses a change of a job's owner, unless a trusted creator makes it or the job had none and gets the user that asks.
+/// Refuses a change of a job's owner, unless a trusted creator makes it or the job had none and gets the user that asks. A
+/// job that is being deleted keeps its owner, too: its usage is still counted.
 pub(super) fn owner_change<K: kube::Resource>(
     request: &Request<K>,
     trusted_creators: &[String],
@@ -74,8 +76,7 @@ pub(super) fn owner_change<K: kube::Resource>(
     let (before, after) = (plan::owner(old.meta()), plan::owner(new.meta()));
     let user = &request.user_info.username;
     let is_own = before.is_none() && after == Some(user.as_str());
-    if before == after || is_own || trusted_creators.contains(user) || new.meta().deletion_timestamp.is_some()
-    {
+    if before == after || is_own || trusted_creators.contains(user) {
         return None;
     }
     let message = format!("metadata.annotations[{ANNOTATION_OWNER}]: the owner of a job cannot be changed");
@@ -291,16 +292,27 @@ mod tests {
         assert!(!changed("jane", json!({}), json!({ "annotations": { ANNOTATION_OWNER: "jane" } })));
         assert!(!changed("jane", joes(), json!({ "annotations": { ANNOTATION_OWNER: "joe", "a": "b" } })));
         assert!(!changed(DASHBOARD, joes(), json!({})));
+        // A finalizer of one's own keeps a deleted job for as long as one likes.
+        let going = |owner: &str| {
+            json!({ "annotations": { ANNOTATION_OWNER: owner }, "finalizers": ["example.com/wait"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z" })
+        };
+        assert!(changed("jane", going("joe"), going("jane")));
+        let mut released = going("joe");
+        released["finalizers"] = json!([]);
+        assert!(!changed("jane", going("joe"), released), "its finalizers may be removed");
     }
 
     #[test]
     fn changes_of_metadata_that_decide_about_a_job_are_named() {
         let old = json!({ "annotations": { "a": "b", ANNOTATION_OWNER: "joe" }, "finalizers": ["x"] });
-        let new = json!({ "annotations": { "a": "c", ANNOTATION_OWNER: "boss", api::ANNOTATION_CANCEL: "true" },
+        let new = json!({ "annotations": { "a": "c", ANNOTATION_OWNER: "boss", api::ANNOTATION_CANCEL: "true",
+                "trainer.opendatahub.io/metrics-port": "9000" },
             "labels": { api::LABEL_QUEUE_NAME: "q", "team": "t" },
             "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u" }] });
         let fields = changed_fields(&of_user("UPDATE", "jane", Some(old), new));
         let expected = [
+            "metadata.annotations[trainer.opendatahub.io/metrics-port]",
             "metadata.annotations[training.opendatahub.io/cancel]",
             "metadata.annotations[training.opendatahub.io/owner]",
             "metadata.labels[kueue.x-k8s.io/queue-name]",

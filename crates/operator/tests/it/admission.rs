@@ -179,6 +179,33 @@ async fn the_webhook_fills_in_defaults() {
 }
 
 #[tokio::test]
+async fn a_dry_run_refuses_what_the_server_would_refuse_of_the_pods() {
+    let (stage, _) = guarded().await;
+    let mut job = job("pi", 2, json!({}));
+    let amounts = json!({ "limits": { "memory": "1Gi" }, "requests": { "memory": "2Gi" } });
+    let container = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0";
+    job.pointer_mut(container).unwrap()["resources"] = amounts;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let tried = async |job: &Value| {
+        let job = serde_json::from_value(job.clone()).unwrap();
+        stage.api::<MPIJob>().create(&dry, &job).await
+    };
+    let Err(kube::Error::Api(refused)) = tried(&job).await else { panic!("the dry run found no fault") };
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"), "{refused:?}");
+    let field = "spec.mpiReplicaSpecs[Worker].template.spec.containers[0].resources.requests";
+    assert_eq!(
+        refused.message.matches(field).count(),
+        1,
+        "of two Workers that are alike: {}",
+        refused.message
+    );
+    assert!(!refused.message.contains("[Launcher]"), "{}", refused.message);
+    job.pointer_mut(container).unwrap()["resources"]["limits"]["memory"] = json!("2Gi");
+    tried(&job).await.unwrap();
+    assert!(stage.names::<MPIJob>().await.is_empty(), "nothing was created");
+}
+
+#[tokio::test]
 async fn settings_that_work_differently_than_expected_cause_warnings() {
     let (stage, _) = guarded().await;
     let mut job = job("pi", 2, json!({}));
@@ -391,10 +418,25 @@ async fn replicas_share_a_certificate_and_renew_it_in_time() {
 
 /// Keeps reports, after it was away once.
 #[derive(Default)]
-struct Log {
+pub struct Log {
     was_away: AtomicBool,
     reports: Mutex<Vec<Admission>>,
     moved: Notify,
+}
+
+impl Log {
+    /// One that is never away.
+    pub fn present() -> Self {
+        Self { was_away: AtomicBool::new(true), ..Self::default() }
+    }
+
+    /// Waits for this many reports.
+    pub async fn reported(&self, count: usize) -> Vec<Admission> {
+        while self.reports.lock().unwrap().len() < count {
+            tokio::time::timeout(PATIENCE, self.moved.notified()).await.unwrap();
+        }
+        self.reports.lock().unwrap().clone()
+    }
 }
 
 impl Sink for Log {
@@ -436,10 +478,7 @@ async fn each_write_is_reported_with_its_user_also_after_the_audit_log_was_away(
     assert!(refused.contains("the owner of a job cannot be changed"), "{refused}");
     create(&stage, &faulty("bad")).await.unwrap_err();
     jobs.delete("pi", &DeleteParams::default()).await.unwrap();
-    while log.reports.lock().unwrap().len() < 6 {
-        tokio::time::timeout(PATIENCE, log.moved.notified()).await.unwrap();
-    }
-    let reports = log.reports.lock().unwrap().clone();
+    let reports = log.reported(6).await;
     let seen: Vec<_> = reports
         .iter()
         .map(|report| (report.verb.as_str(), report.name.as_str(), report.request.as_str(), report.status))

@@ -4,9 +4,11 @@
 use api::{
     ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_STALL_TIMEOUT, CONDITION_INVALID, LABEL_QUEUE_NAME, MPIJob,
 };
+use jiff::{Timestamp, ToSpan};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use serde_json::{Value, json};
@@ -207,4 +209,33 @@ async fn a_job_that_cannot_be_read_is_told_so_and_leaves_the_others_alone() {
     stage.until_gone::<MPIJob>("well").await;
     stage.complete_launcher("odd").await;
     stage.until_true("odd", "Succeeded").await;
+}
+
+#[tokio::test]
+async fn a_secret_that_a_job_mounts_and_that_does_not_exist_is_what_it_waits_for() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    let mut job = job("pi", 1, json!({}));
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = json!([
+        { "name": "extra", "configMap": { "name": "not-needed", "optional": true } },
+        { "name": "data", "secret": { "secretName": "not-there" } },
+    ]);
+    stage.submit(&job).await;
+    stage.until::<Pod>("pi-worker-0", "came", |_| true).await;
+    // All that a kubelet shows of it in the pod's status.
+    let since = Time(Timestamp::now() - 30.seconds());
+    let creating = json!({ "phase": "Pending",
+        "conditions": [{ "type": "PodScheduled", "status": "True", "lastTransitionTime": since }],
+        "containerStatuses": [{ "name": "main", "state": { "waiting": { "reason": "ContainerCreating" } },
+            "ready": false, "restartCount": 0, "image": "mpi", "imageID": "" }] });
+    stage.set_pod("pi-worker-0", creating).await;
+    let waits = |job: &MPIJob| job.status.as_ref().is_some_and(|status| status.waiting.is_some());
+    let waiting: MPIJob = stage.until("pi", "says what it waits for", waits).await;
+    let waiting = waiting.status.unwrap().waiting.unwrap();
+    assert_eq!(waiting.reason, "MissingReference", "{waiting:?}");
+    assert!(waiting.message.contains("\"not-there\""), "{waiting:?}");
+    stage.until_event("pi", "MissingReference").await;
+    stage.bring_up("pi", 1).await;
+    let job: MPIJob = stage.api().get("pi").await.unwrap();
+    assert_eq!(job.status.unwrap().waiting, None);
 }

@@ -7,13 +7,14 @@ use api::{ClusterTrainingRuntime, LABEL_TRAINJOB, TrainJob, TrainJobStatus};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use operator::Vitals;
-use operator::webhook::on_loopback;
+use operator::webhook::{Admission, Reporter, on_loopback};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Log;
 use crate::crashes::{CrashStory, all, strip, survives, until_nothing_is_left};
 use crate::gate::Gate;
 use crate::stage::{Running, Stage, ended, running};
@@ -364,6 +365,53 @@ async fn a_deleted_trainjob_leaves_nothing() {
     until_nothing_is_left(&stage).await;
 }
 
+/// Plays the garbage collector: deletes the objects of a kind that have this owner.
+async fn collect_of<K>(stage: &Stage, owner: &str)
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let objects = stage.api::<K>();
+    for object in objects.list(&ListParams::default()).await.unwrap().items {
+        if object.owner_references().iter().any(|it| it.uid == owner) {
+            objects.delete(&object.name_any(), &DeleteParams::background().grace_period(0)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trainjob_that_is_deleted_and_created_again_waits_for_what_the_first_one_left_and_runs() {
+    let stage = stage().await;
+    let _operator = stage.operate_trainjobs(Gate::new(None));
+    submit(&stage, &trainjob("once")).await;
+    bring_up(&stage).await;
+    let jobs = stage.api::<TrainJob>();
+    let first = jobs.get("digits").await.unwrap().uid().unwrap();
+    // Nothing collects garbage here: what the first job owns stays until the test removes it.
+    jobs.delete("digits", &DeleteParams::background()).await.unwrap();
+    stage.until_gone::<TrainJob>("digits").await;
+    submit(&stage, &trainjob("once")).await;
+    stage.until_event("digits", "TrainJobResourcesCreationFailed").await;
+    // A node of the first job fails as it ends, which says nothing about the second.
+    stage.set_pod("digits-node-0-1-0", ended("node", "Failed", 143)).await;
+    collect_of::<ConfigMap>(&stage, &first).await;
+    collect_of::<Secret>(&stage, &first).await;
+    collect_of::<Service>(&stage, &first).await;
+    for pod in stage.names::<Pod>().await {
+        stage.api::<Pod>().delete(&pod, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+    let left = |job: &Job| job.owner_references().iter().all(|owner| owner.uid != first);
+    collect_of::<Job>(&stage, &first).await;
+    for (name, pods) in [("digits-node-0", 2), ("digits-launcher-0", 1)] {
+        stage.until::<Job>(name, "was made again", left).await;
+        start(&stage, name, pods).await;
+    }
+    let runs =
+        |status: &TrainJobStatus| status.jobs_status.iter().any(|it| it.name == "launcher" && it.ready == 1);
+    let status = until(&stage, "ran", runs).await;
+    assert!(!is(&status, "Failed"), "{status:?}");
+}
+
 #[tokio::test]
 async fn a_trainjob_of_another_manager_is_left_alone() {
     let stage = stage().await;
@@ -429,11 +477,51 @@ async fn a_trainjob_that_cannot_run_is_refused_with_every_fault() {
     for part in ["reserved envs", "must have dataset-initializer job", "pigeon"] {
         assert!(message.contains(part), "{message}");
     }
+    let mut long = trainjob("once");
+    long["metadata"]["name"] = json!("n".repeat(45));
+    let message = refused(&stage, &long).await;
+    assert!(message.contains("metadata.name") && message.contains("at most 63 are allowed"), "{message}");
+    long["metadata"]["name"] = json!("n".repeat(44));
+    submit(&stage, &long).await;
     let mut empty = runtime("empty");
     empty.spec.runtime.template.spec.replicated_jobs[1].replicas = Some(2);
     let runtimes: Api<ClusterTrainingRuntime> = Api::all(stage.client.clone());
     let error = runtimes.create(&PostParams::default(), &empty).await.unwrap_err().to_string();
     assert!(error.contains("always must be 1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_trainjob_is_its_creators_and_each_write_of_it_is_reported() {
+    let stage = stage().await;
+    stage.in_namespace("kube-system").await;
+    let (log, stop) = (Arc::new(Log::present()), CancellationToken::new());
+    let (reporter, reporting) = Reporter::new(log.clone(), stop.clone());
+    tokio::spawn(reporting);
+    let (client, parts) = (&stage.client, (Vitals::default(), stop));
+    on_loopback(client, client, "kube-system", None, true, Some(reporter), parts).await.unwrap();
+    let mut claimed = trainjob("once");
+    claimed["metadata"]["annotations"] = json!({ api::ANNOTATION_OWNER: "boss" });
+    submit(&stage, &claimed).await;
+    let jobs = stage.api::<TrainJob>();
+    let stored = jobs.get("digits").await.unwrap();
+    assert_eq!(plan::owner(&stored.metadata), Some("kubernetes-admin"), "the user who created it");
+    let other = Patch::Merge(json!({ "metadata": { "annotations": { api::ANNOTATION_OWNER: "boss" } } }));
+    let refused = jobs.patch("digits", &PatchParams::default(), &other).await.unwrap_err().to_string();
+    assert!(refused.contains("the owner of a job cannot be changed"), "{refused}");
+    change(&stage, json!({ "spec": { "suspend": true } })).await;
+    change(&stage, json!({ "metadata": { "annotations": { api::ANNOTATION_METRICS_PORT: "9000" } } })).await;
+    jobs.delete("digits", &DeleteParams::default()).await.unwrap();
+    let reports = log.reported(5).await;
+    let seen: Vec<_> = reports.iter().map(|report| (report.verb.as_str(), report.status)).collect();
+    let expected =
+        [("create", None), ("update", Some(422)), ("update", None), ("update", None), ("delete", None)];
+    assert_eq!(seen, expected);
+    let changed: Vec<&str> = reports[2..4].iter().map(|report| report.reason.as_str()).collect();
+    assert_eq!(changed, ["spec.suspend", "metadata.annotations[trainer.opendatahub.io/metrics-port]"]);
+    let is_told = |report: &Admission| {
+        (report.resource.as_str(), report.name.as_str()) == ("trainjobs", "digits") && !report.user.is_empty()
+    };
+    assert!(reports.iter().all(is_told), "{reports:?}");
 }
 
 #[tokio::test]
