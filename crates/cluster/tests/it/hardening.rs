@@ -384,6 +384,28 @@ async fn a_pod_cannot_spoof_its_source_address() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shared_memory_has_the_size_that_container_runtimes_give_it_or_that_of_its_volume() {
+    in_each_mode(|client, mode| async move {
+        if !mode.isolates() {
+            return;
+        }
+        let size = "import os\nfound = os.statvfs('/dev/shm')\nprint(found.f_frsize * found.f_blocks)";
+        let mut usual = pod("usual", "");
+        usual["spec"]["containers"][0]["command"] = json!(["python3", "-c", size]);
+        let mut larger = usual.clone();
+        create(&client, usual).await;
+        larger["metadata"]["name"] = json!("larger");
+        larger["spec"]["volumes"] =
+            json!([{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "96Mi"}}]);
+        larger["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "shm", "mountPath": "/dev/shm"}]);
+        create(&client, larger).await;
+        assert_eq!(ended(&client, "usual").await.1, format!("{}\n", 64 << 20), "{mode}");
+        assert_eq!(ended(&client, "larger").await.1, format!("{}\n", 96 << 20), "{mode}");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn state_files_are_private_to_their_owner() {
     let dir = tempfile::tempdir().unwrap();
