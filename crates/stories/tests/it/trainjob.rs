@@ -255,6 +255,9 @@ fn the_verbs_of_the_command_line_know_trainjobs() {
         let logs = home.odh(&["training", "logs", "trainjob", "flags"]);
         (logs.stdout.matches("rank started").count() == 2).then_some(())
     });
+    let listed = home.kubectl(&["get", "trainjob", "flags"]).ended(0).stdout;
+    assert!(listed.contains("flags") && !listed.contains("Suspended"), "it was resumed: {listed}");
+    home.odh(&["training", "scale", "flags", "--workers", "3"]).ended(5).says("workers=3");
     home.odh(&["training", "top", "flags"]).ended(0).says("flags-node-0-0");
     let described = home.odh(&["training", "describe", "flags"]).ended(0).stdout;
     for said in ["flags-node-0-0", "2 of 2 ready", "OpenMPI", "openmpi", "rank started"] {
