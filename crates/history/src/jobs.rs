@@ -220,6 +220,7 @@ fn transition(seen: &Observation, before: Option<State>) -> notifications::Trans
         cause: seen.state.cause.clone(),
         message: seen.state.message.clone(),
         attempt: seen.state.attempt,
+        condition: None,
     }
 }
 

@@ -6,6 +6,7 @@
 //! the answer and its record: its id is the same each time.
 
 pub mod address;
+pub mod alerts;
 pub mod deliver;
 pub mod mail;
 pub mod signature;
@@ -19,6 +20,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
+use self::alerts::Condition;
 use crate::error::Error;
 use crate::store::{Cursor, Store, Write, micros, time};
 
@@ -159,6 +161,8 @@ pub struct Rule {
     pub disabled_because: Option<String>,
     /// The transitions.
     pub transitions: Transitions,
+    /// What has to hold in place of a transition.
+    pub condition: Option<Condition>,
     /// The destination.
     pub destination: Destination,
     /// The key that signs its deliveries.
@@ -182,8 +186,10 @@ pub struct NewRule {
     pub kinds: Vec<String>,
     /// Whether it is in force.
     pub enabled: bool,
-    /// The transitions.
+    /// The transitions; without effect if there is a condition.
     pub transitions: Transitions,
+    /// What has to hold in place of a transition.
+    pub condition: Option<Condition>,
     /// The destination.
     pub destination: Destination,
     /// The key that signs its deliveries; without it, the present key stays, or a random one is created.
@@ -201,8 +207,19 @@ pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) ->
         Destination::Webhook { url } => drop(policy.target(url)?),
         Destination::Email { to } => policy.email(to)?,
     }
-    let NewRule { id, namespace, job, owner, subject, kinds, enabled, transitions, destination, secret } =
-        rule;
+    let NewRule {
+        id,
+        namespace,
+        job,
+        owner,
+        subject,
+        kinds,
+        enabled,
+        transitions,
+        condition,
+        destination,
+        secret,
+    } = rule;
     let now = store.now().await?;
     let mut write = store.write().await?;
     let query = sqlx::query(RULE_BY_ID).bind(&namespace).bind(&id);
@@ -210,6 +227,10 @@ pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) ->
     let is_new_secret = secret.is_some() || before.is_none();
     let created = before.as_ref().map_or(now, |before| before.created);
     let known = before.as_ref().map(|before| before.secret.clone());
+    let about = (condition, job.as_deref(), enabled);
+    let is_about_another = before
+        .as_ref()
+        .is_some_and(|before| (before.condition, before.job.as_deref(), before.enabled) != about);
     let others = before.filter(|before| before.destination == destination && before.owner != owner);
     let (owner, subject, kinds) = match others {
         Some(before) => (before.owner, before.subject, before.kinds),
@@ -228,10 +249,14 @@ pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) ->
         enabled,
         disabled_because,
         transitions,
+        condition,
         destination,
         secret,
     };
     store_rule(&mut write, &rule).await?;
+    if is_about_another {
+        alerts::forget(&mut write, &rule.id).await?;
+    }
     write.commit().await?;
     Ok((rule, is_new_secret))
 }
@@ -241,13 +266,13 @@ async fn store_rule(write: &mut Write, rule: &Rule) -> Result<(), Error> {
     let stored = sqlx::query(
         "INSERT INTO notification_rules \
          (id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, namespace_uid, \
-         subject, kinds) \
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT n.uid FROM namespaces n WHERE n.name = $2), $11, $12 \
+         subject, kinds, condition) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT n.uid FROM namespaces n WHERE n.name = $2), $11, $12, $13 \
          WHERE (SELECT COUNT(*) FROM notification_rules WHERE namespace = $2 AND id <> $1) < $10 \
          ON CONFLICT (id) DO UPDATE SET job_uid = excluded.job_uid, enabled = excluded.enabled, \
          owner = excluded.owner, subject = excluded.subject, kinds = excluded.kinds, disabled_because = NULL, \
          transitions = excluded.transitions, destination = excluded.destination, secret = excluded.secret, \
-         namespace_uid = excluded.namespace_uid \
+         namespace_uid = excluded.namespace_uid, condition = excluded.condition, evaluated = NULL \
          WHERE notification_rules.namespace = excluded.namespace",
     )
     .bind(&rule.id)
@@ -262,6 +287,7 @@ async fn store_rule(write: &mut Write, rule: &Rule) -> Result<(), Error> {
     .bind(MAX_RULES)
     .bind(&rule.subject)
     .bind(serde_json::to_string(&rule.kinds).map_err(text)?)
+    .bind(rule.condition.map(|condition| serde_json::to_string(&condition)).transpose().map_err(text)?)
     .execute(&mut **write)
     .await?;
     if stored.rows_affected() == 0 {
@@ -301,11 +327,20 @@ pub async fn delete_rule(store: &Store, namespace: &str, id: &str) -> Result<boo
     Ok(store.execute(query.bind(namespace).bind(id)).await? > 0)
 }
 
-const RULE: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, subject, kinds, \
-                    disabled_because FROM notification_rules WHERE namespace = $1 ORDER BY id LIMIT $2";
+/// The columns that [`rule_of`] reads.
+macro_rules! rule_columns {
+    () => {
+        "id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, subject, kinds, \
+         disabled_because, condition"
+    };
+}
+use rule_columns;
 
-const RULE_BY_ID: &str = "SELECT id, namespace, job_uid, owner, created, enabled, transitions, destination, secret, subject, \
-                          kinds, disabled_because FROM notification_rules WHERE namespace = $1 AND id = $2";
+const RULE: &str =
+    concat!("SELECT ", rule_columns!(), " FROM notification_rules WHERE namespace = $1 ORDER BY id LIMIT $2");
+
+const RULE_BY_ID: &str =
+    concat!("SELECT ", rule_columns!(), " FROM notification_rules WHERE namespace = $1 AND id = $2");
 
 /// Returns a rule of a namespace.
 ///
@@ -337,13 +372,19 @@ fn rule_of(row: &AnyRow) -> Result<Rule, Error> {
         disabled_because: row.try_get("disabled_because")?,
         created: time(row.try_get("created")?)?,
         enabled: row.try_get::<i64, _>("enabled")? != 0,
+        condition: row
+            .try_get::<Option<String>, _>("condition")?
+            .map(|text| serde_json::from_str(&text))
+            .transpose()
+            .map_err(damaged)?,
         transitions: serde_json::from_str(&row.try_get::<String, _>("transitions")?).map_err(damaged)?,
         destination: serde_json::from_str(&row.try_get::<String, _>("destination")?).map_err(damaged)?,
         secret: Secret(row.try_get("secret")?),
     })
 }
 
-/// A job has entered another phase, reason or cause. Its JSON is the body of a webhook.
+/// A job has entered another phase, reason or cause, or a rule's condition has begun to hold for a job or a quota. Its JSON
+/// is the body of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Transition {
@@ -374,13 +415,16 @@ pub struct Transition {
     pub message: Option<String>,
     /// The number of the attempt.
     pub attempt: u32,
+    /// The condition that has begun to hold, if this is not a transition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Condition>,
 }
 
 /// Enqueues a delivery for each rule that a transition matches, in the transaction that stores it.
 pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Result<(), Error> {
     let rows = sqlx::query(
         "SELECT id, transitions, kinds FROM notification_rules \
-         WHERE namespace = $1 AND enabled = 1 AND (job_uid IS NULL OR job_uid = $2) \
+         WHERE namespace = $1 AND enabled = 1 AND condition IS NULL AND (job_uid IS NULL OR job_uid = $2) \
          AND namespace_uid IS NOT DISTINCT FROM (SELECT j.namespace_uid FROM jobs j WHERE j.uid = $2) ORDER BY id",
     )
     .bind(&transition.namespace)
@@ -490,6 +534,7 @@ pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Te
         cause: None,
         message: Some("this is a test of a notification rule".to_owned()),
         attempt: 0,
+        condition: None,
     };
     let delivery = Delivery {
         id: Uuid::new_v4().to_string(),

@@ -98,6 +98,17 @@ pub struct QuotaResource {
     pub percent: u32,
 }
 
+/// How full one ResourceQuota is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaLevel {
+    /// Its UID.
+    pub uid: String,
+    /// Its name.
+    pub name: String,
+    /// Its resources, the fullest first. Those of which it permits none are left out: they cannot fill up.
+    pub resources: Vec<QuotaResource>,
+}
+
 /// A ClusterQueue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClusterQueueUse {
@@ -227,6 +238,24 @@ async fn quotas(client: &Client, namespaces: &[String]) -> Option<Vec<ResourceQu
         futures::stream::iter(each).buffered(AT_ONCE).collect().await;
     let is_hidden = found.iter().all(Option::is_none);
     (!is_hidden).then(|| found.into_iter().flatten().flatten().collect())
+}
+
+/// Reads how full the quotas of a namespace are.
+///
+/// # Errors
+/// If they cannot be read.
+pub async fn quota_levels(client: &Client, namespace: &str) -> Result<Vec<QuotaLevel>, kube::Error> {
+    let api: Api<ResourceQuota> = Api::namespaced(client.clone(), namespace);
+    Ok(api.list(&ListParams::default()).await?.items.iter().map(quota_level).collect())
+}
+
+fn quota_level(quota: &ResourceQuota) -> QuotaLevel {
+    let resources = fullness(std::slice::from_ref(quota)).into_iter().flat_map(|found| found.resources);
+    QuotaLevel {
+        uid: quota.uid().unwrap_or_default(),
+        name: quota.name_any(),
+        resources: resources.filter(|resource| resource.hard != Quantity::ZERO.to_string()).collect(),
+    }
 }
 
 /// Reduces a node; `None` if it has no GPUs.

@@ -239,7 +239,8 @@ pub fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, 
 }
 
 /// Parses `90m`, `2d12h`, `1w`, `90`; a day has 24 hours.
-fn length(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn length(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }

@@ -116,6 +116,12 @@ impl Row {
         self.ended
     }
 
+    /// Whether the job is stalled: it runs, and nothing shows that it goes on.
+    pub fn is_stalled(&self) -> bool {
+        let is_retried = self.phase_reason.as_deref() == Some(api::PHASE_REASON_RETRYING);
+        self.phase == Phase::Running && !is_retried && self.cause.is_some()
+    }
+
     /// Whether the job's state permits this.
     pub fn permits(&self, action: JobAction) -> bool {
         self.actions.contains(&action)

@@ -45,6 +45,8 @@ pub struct Entry {
     pub running_since: Option<Timestamp>,
     /// When it ended.
     pub finished: Option<Timestamp>,
+    /// Whether it is stalled.
+    pub stalled: bool,
     /// The job that it repeats or was copied from.
     pub origin: Option<(How, String)>,
     /// The creation with a key that made it.
@@ -63,14 +65,27 @@ impl Entry {
         let annotations = object.metadata.annotations.as_ref();
         let creation = annotations.and_then(|all| Some(all.get(api::ANNOTATION_CREATION)?.as_str().into()));
         let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
-        let (running_since, finished) = (row.running_since, row.finished);
+        let (running_since, finished, stalled) = (row.running_since, row.finished, row.is_stalled());
         let program = if finished.is_none() { Program::of(kind, &object.data["spec"]) } else { None };
         let program = program.map(Arc::new);
         let row = row::of(row);
         let texts = [&row.name, &row.namespace, &row.owner, &row.queue, &row.phase_reason, &row.cause];
         let search = texts.map(|text| text.to_lowercase()).join("\n");
         let json = json(&row);
-        Self { kind, json, labels, created, running_since, finished, origin, creation, program, search, row }
+        Self {
+            kind,
+            json,
+            labels,
+            created,
+            running_since,
+            finished,
+            stalled,
+            origin,
+            creation,
+            program,
+            search,
+            row,
+        }
     }
 
     /// Returns it with another place in its queue.

@@ -55,6 +55,7 @@ mod promql;
 mod telemetry;
 
 mod collector;
+mod conditions;
 mod ledger;
 mod owners;
 mod peaks;

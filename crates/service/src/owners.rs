@@ -4,6 +4,7 @@
 use ::jobs::Kind;
 use futures::future::{BoxFuture, FutureExt as _};
 use history::notifications::Claim;
+use history::notifications::alerts::QUOTA;
 use history::notifications::deliver::{Permission, Rights};
 use kube::Client;
 
@@ -23,6 +24,16 @@ impl Owners {
 
     async fn permission(&self, claim: &Claim) -> Permission {
         let Ok(owner) = serde_json::from_str::<Subject>(&claim.subject) else { return Permission::Revoked };
+        let kind = claim.transition().map(|transition| transition.kind).unwrap_or_default();
+        if kind == QUOTA {
+            let right = Right::on("list", "resourcequotas", &claim.namespace);
+            return match self.access.among_those_of(&owner, vec![right]).await {
+                // The rule is about nothing else.
+                Ok(allowed) if allowed.is_empty() => Permission::Revoked,
+                Ok(_) => Permission::Granted,
+                Err(problem) => Permission::Unknown(problem.message),
+            };
+        }
         let kinds = claim.kinds.iter().filter_map(|kind| Kind::named(kind));
         let rights = kinds.map(|kind| Right::on_jobs("list", kind, &claim.namespace)).collect();
         let allowed = match self.access.among_those_of(&owner, rights).await {
@@ -31,8 +42,7 @@ impl Owners {
             Err(problem) => return Permission::Unknown(problem.message),
         };
         // A test is about no kind.
-        let kind = claim.transition().ok().and_then(|transition| Kind::named(&transition.kind));
-        match kind {
+        match Kind::named(&kind) {
             Some(kind) if !allowed.iter().any(|right| right.resource == kind.plural()) => Permission::Denied,
             _ => Permission::Granted,
         }

@@ -91,6 +91,11 @@ impl Recorder {
         self.state().filled.insert(kind);
     }
 
+    /// Whether all jobs of a kind are known.
+    pub fn knows(&self, kind: Kind) -> bool {
+        self.state().filled.contains(&kind)
+    }
+
     /// Stores changes until `stop`.
     pub async fn run(self: Arc<Self>, kept: Kept, every: Duration, stop: CancellationToken) {
         let work = async {

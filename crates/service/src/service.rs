@@ -15,6 +15,7 @@ use crate::audit::Refusals;
 use crate::board::Board;
 use crate::body;
 use crate::collector::Collector;
+use crate::conditions::Conditions;
 use crate::identity::{Caller, Identity};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
@@ -120,9 +121,11 @@ fn record(
     tenants: &Arc<Tenants>,
     (kept, keep): (&Kept, &Keep),
     stop: &CancellationToken,
-) -> (Watches, Arc<Collector>, Arc<Ledger>) {
+) -> (Watches, Arc<Collector>, Arc<Ledger>, Arc<Conditions>) {
     let (recorder, ledger) = (Arc::new(Recorder::default()), Arc::new(Ledger::default()));
     let collector = Collector::new(own.clone(), board.clone(), kept.clone(), stop.clone());
+    let conditions = Conditions::new(own, board, &recorder);
+    let evaluated = conditions.clone();
     let listeners = Listeners { recorder: recorder.clone(), samples: samples.clone() };
     let watches = Watches::start(own, board, &listeners, stop);
     queues::watch(own, board, stop);
@@ -156,12 +159,15 @@ fn record(
             supervise("notifications", &health, &stop, |scope| {
                 upkeep::deliver(keep.clone(), kept.clone(), owners.clone(), scope.stop)
             }),
+            supervise("conditions", &health, &stop, |scope| {
+                evaluated.clone().run(tenants.clone(), kept.clone(), every, scope.stop)
+            }),
             supervise("upkeep", &health, &stop, |scope| {
                 upkeep::maintain(keep.clone(), kept.clone(), scope.stop)
             }),
         )
     });
-    (watches, collector, recorded)
+    (watches, collector, recorded, conditions)
 }
 
 /// The service.
@@ -184,6 +190,7 @@ pub struct Service {
     pub(crate) searches: Searches,
     pub(crate) collector: Arc<Collector>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) conditions: Arc<Conditions>,
     pub(crate) tenants: Arc<Tenants>,
     rooms: Rooms,
     pub(crate) kept: Kept,
@@ -206,7 +213,7 @@ impl Service {
         let (kept, samples) = (Kept::start(keep, stop), Arc::new(Samples::default()));
         let peaks = Arc::new(Peaks::default());
         let tenants = Tenants::watch(own, stop);
-        let (watches, collector, ledger) =
+        let (watches, collector, ledger, conditions) =
             record(own, &board, &samples, &peaks, &tenants, (&kept, keep), stop);
         let (how, into) = ((settings.sample, settings.asks_nodes), (samples.clone(), peaks));
         let sampling = samples::sample(own.clone(), board.clone(), into, how, stop.clone());
@@ -225,6 +232,7 @@ impl Service {
             searches: Searches::default(),
             collector,
             ledger,
+            conditions,
             tenants,
             rooms: Rooms::default(),
             kept,

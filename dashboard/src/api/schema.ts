@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists what holds now of the conditions of notification rules
+         * @description Lists what holds now of the conditions of notification rules: quotas that are used up, jobs that run for long or stall. The service evaluates them every 30 seconds. The caller sees the jobs that it may list, and quotas where it may list `resourcequotas`.
+         */
+        get: operations["listAlerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -602,7 +622,7 @@ export interface paths {
         get: operations["getNotificationRule"];
         /**
          * Creates or replaces a rule
-         * @description Creates or replaces a rule: a webhook or an e-mail on chosen transitions, of all jobs of the namespace or of one. Webhooks are signed as in Standard Webhooks 1.0.0. The key is returned when it is created, and never again.
+         * @description Creates or replaces a rule: a webhook or an e-mail on chosen transitions, of all jobs of the namespace or of one, or when a condition begins to hold: a quota is nearly used, a job runs for long or stalls. Webhooks are signed as in Standard Webhooks 1.0.0. The key is returned when it is created, and never again.
          */
         put: operations["putNotificationRule"];
         post?: never;
@@ -837,6 +857,27 @@ export interface components {
             started?: string;
             /** @description Its UID. The history has the job after it was deleted, too. */
             uid?: string;
+        };
+        /** @description The condition of a rule holds for a job or a quota. */
+        Alert: {
+            /**
+             * @description The kind of what it holds for: a kind of jobs, or ResourceQuota.
+             * @example ResourceQuota
+             */
+            kind?: string;
+            /**
+             * @description What holds, in a sentence.
+             * @example requests.cpu of quota compute is used to 90%: 9 of 10
+             */
+            message?: string;
+            /** @description Its name. */
+            name?: string;
+            /** @description The namespace. */
+            namespace?: string;
+            /** @description The rule's name. */
+            rule?: string;
+            /** @description Since when the service has known that. */
+            since?: string;
         };
         /** @description A file, a folder or a volume of a job. */
         Artifact: {
@@ -1162,7 +1203,7 @@ export interface components {
             error?: string;
             /** @description Its id, the `webhook-id` of each try. */
             id?: string;
-            /** @description The job's UID. */
+            /** @description The UID of the job, or of the quota. */
             jobUid?: string;
             /** @description The rule's name. */
             rule?: string;
@@ -1379,6 +1420,8 @@ export interface components {
             groups: string[];
             /** @description What the caller may do in the namespace. */
             permissions: components["schemas"]["Permission"][];
+            /** @description Whether notification rules may have an e-mail address: whether the service has an SMTP server. */
+            sendsEmail: boolean;
             /** @description The user name. */
             user?: string;
         };
@@ -1972,6 +2015,18 @@ export interface components {
             /** @description Whether there are more programs than those. */
             truncated: boolean;
         };
+        /** @description What holds now. */
+        ListAlertsResponse: {
+            /** @description At most 500 alerts, the newest first. */
+            alerts: components["schemas"]["Alert"][];
+            /**
+             * Format: int32
+             * @description How many there are.
+             */
+            total: number;
+            /** @description Rules of which is unknown what holds now, because they could not be evaluated in the last two minutes. Their alerts, if there are any, are those of the last evaluation. */
+            unknown: components["schemas"]["UnknownAlerts"][];
+        };
         /** @description What is in a folder: folders first, then by name. */
         ListArtifactsResponse: {
             /** @description The files and folders, 2,000 at most; or the volumes. */
@@ -2267,13 +2322,25 @@ export interface components {
             owner?: string;
             /** @description The phases that it is about; all if empty. */
             phases: string[];
+            /**
+             * Format: int32
+             * @description Its condition, if it is about a quota: a ResourceQuota of the namespace is used to at least so many percent.
+             */
+            quotaPercent?: number;
             /** @description The reasons that it is about; all if empty. */
             reasons: string[];
+            /**
+             * @description Its condition, if it is about run times: a job has run for longer than this.
+             * @example 1d
+             */
+            runsLongerThan?: string;
             /**
              * @description The key that signs webhooks, only in the answer that created it.
              * @example whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
              */
             secret?: string;
+            /** @description Its condition, if it is about silence: a job is stalled. */
+            stalled: boolean;
             /** @description Where webhooks go; only the origin and the last letters for those who may not change rules. */
             url?: string;
         };
@@ -2699,6 +2766,13 @@ export interface components {
              */
             type?: "string" | "integer" | "number" | "boolean" | "quantity";
         };
+        /** @description A rule that could not be evaluated. */
+        UnknownAlerts: {
+            /** @description The namespace. */
+            namespace?: string;
+            /** @description The rule's name. */
+            rule?: string;
+        };
         /** @description A sum of what jobs used. */
         Usage: {
             /** @description The amounts by resource. */
@@ -2864,6 +2938,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListAdviceResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listAlerts: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The namespace; all that the caller may see if not given.
+                 * @example team-cv
+                 */
+                namespace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAlertsResponse"];
                 };
             };
             /** @description A problem. */
@@ -4532,10 +4641,23 @@ export interface operations {
                      *     ]
                      */
                     phases?: string[];
+                    /**
+                     * Format: int32
+                     * @description A condition in place of transitions: a ResourceQuota of the namespace is used to at least so many percent, from 1 to 100. The caller needs `list` on `resourcequotas`. A rule has at most one condition, and then no phases, reasons or causes.
+                     * @example 90
+                     */
+                    quotaPercent?: number;
                     /** @description Only transitions with one of these reasons. */
                     reasons?: string[];
+                    /**
+                     * @description A condition in place of transitions: a job has run for longer than this, from `10s` to `365d`.
+                     * @example 24h
+                     */
+                    runsLongerThan?: string;
                     /** @description The key that signs webhooks, `whsec_` and Base64 of 24 to 64 bytes. Without one, the present key stays, or one is created. */
                     secret?: string;
+                    /** @description A condition in place of transitions: a job is stalled: it runs, and nothing shows that it goes on. */
+                    stalled?: boolean;
                     /**
                      * @description Where to send a webhook: an `https` URL.
                      * @example https://example.com/hook

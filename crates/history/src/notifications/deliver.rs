@@ -62,7 +62,7 @@ impl Rights for Everyone {
 }
 
 /// What a rule is disabled for.
-const REVOKED: &str = "its owner may no longer see these jobs";
+const REVOKED: &str = "its owner may no longer see what it is about";
 
 /// Sends deliveries.
 #[derive(Clone)]

@@ -10,6 +10,7 @@ use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use rustls::pki_types::CertificateDer;
 
+use super::alerts::QUOTA;
 use super::{Claim, Failure, Transition};
 use crate::error::Error;
 
@@ -146,21 +147,25 @@ fn text(transition: &Transition) -> String {
         version: _,
         at,
         from,
-        state: _,
+        state,
         phase,
         reason,
         cause,
         message,
         attempt,
+        condition,
     } = transition;
+    let is_job = kind != QUOTA;
     let lines = [
-        ("Job", Some(format!("{kind} {namespace}/{name}"))),
-        ("Phase", Some(phase.clone())),
+        (if is_job { "Job" } else { "Quota" }, Some(format!("{kind} {namespace}/{name}"))),
+        ("Notified because", condition.map(|condition| condition.to_string())),
+        ("State", condition.map(|_| state.clone())),
+        ("Phase", is_job.then(|| phase.clone())),
         ("Previous phase", from.clone()),
         ("Reason", reason.clone()),
         ("Cause", cause.clone()),
         ("Message", message.as_deref().map(quoted)),
-        ("Attempt", Some(attempt.to_string())),
+        ("Attempt", condition.is_none().then(|| attempt.to_string())),
         ("Time", Some(at.to_string())),
         ("UID", Some(uid.clone())),
     ];
@@ -170,12 +175,39 @@ fn text(transition: &Transition) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notifications::alerts::Condition;
 
     #[test]
     fn what_a_program_wrote_is_quoted_and_has_no_links() {
         let text = quoted("Your account expires.\nConfirm at https://evil.example/login or www.evil.example");
         assert!(text.lines().skip(1).all(|line| line.starts_with("> ")), "{text}");
         assert!(!text.contains("://") && !text.contains("www."), "{text}");
+    }
+
+    #[test]
+    fn a_mail_about_a_quota_says_in_words_what_was_crossed() {
+        let crossed = Transition {
+            uid: "u".to_owned(),
+            kind: QUOTA.to_owned(),
+            namespace: "team-cv".to_owned(),
+            name: "compute".to_owned(),
+            version: 1,
+            at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            from: None,
+            state: "Used to 92%".to_owned(),
+            phase: "QuotaUsed".to_owned(),
+            reason: None,
+            cause: None,
+            message: Some("requests.cpu: 46 of 50".to_owned()),
+            attempt: 0,
+            condition: Some(Condition::QuotaUsed { percent: 90 }),
+        };
+        assert_eq!(subject(&crossed), "ResourceQuota team-cv/compute: Used to 92%");
+        let text = text(&crossed);
+        let expected = "Quota: ResourceQuota team-cv/compute\r\nNotified because: a quota is used to at least 90%\r\n\
+                        State: Used to 92%\r\nMessage: \r\n> requests.cpu: 46 of 50\r\n\
+                        Time: 2026-01-01T00:00:00Z\r\nUID: u\r\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

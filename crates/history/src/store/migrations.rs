@@ -86,6 +86,11 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0011_printed.up.sql"),
         include_str!("../../migrations/0011_printed.down.sql"),
     ),
+    Migration::for_both(
+        12,
+        include_str!("../../migrations/0012_alerts.up.sql"),
+        include_str!("../../migrations/0012_alerts.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.

@@ -48,6 +48,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             kinds: Vec::new(),
             enabled: true,
             transitions: Transitions::default(),
+            condition: None,
             destination: Destination::Webhook { url: "https://example.com/".to_owned() },
             secret: None,
         };

@@ -5,6 +5,7 @@
 
 mod place;
 
+mod alerts;
 mod audit;
 mod bucket;
 mod jobs;

@@ -33,6 +33,7 @@ async fn put(store: &Store, name: &str) {
         kinds: Vec::new(),
         enabled: true,
         transitions: Transitions::default(),
+        condition: None,
         destination: Destination::Webhook { url: "https://example.com/hook".to_owned() },
         secret: None,
     };

@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::jobs::seen;
 use crate::place::{at, on_each, on_sqlite};
 
-fn rule(url: &str, phases: &[&str]) -> NewRule {
+pub fn rule(url: &str, phases: &[&str]) -> NewRule {
     NewRule {
         id: uuid::Uuid::new_v4().to_string(),
         namespace: "team-cv".to_owned(),
@@ -42,6 +42,7 @@ fn rule(url: &str, phases: &[&str]) -> NewRule {
             phases: phases.iter().map(|phase| (*phase).to_owned()).collect(),
             ..Transitions::default()
         },
+        condition: None,
         destination: Destination::Webhook { url: url.to_owned() },
         secret: Some(Secret::new(vec![7; 32]).unwrap()),
     }

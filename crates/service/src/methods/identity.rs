@@ -12,7 +12,7 @@ use crate::service::Service;
 
 /// Returns the caller.
 pub async fn get_identity(
-    _service: Arc<Service>,
+    service: Arc<Service>,
     caller: Arc<Caller>,
     request: GetIdentityRequest,
 ) -> Result<Identity, Problem> {
@@ -30,5 +30,6 @@ pub async fn get_identity(
         user: caller.user.clone(),
         groups: caller.groups.clone(),
         permissions: permissions.collect(),
+        sends_email: service.keep.notifications.mail.is_some(),
     })
 }

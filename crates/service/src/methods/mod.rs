@@ -4,6 +4,7 @@
 //! library `jobs` and the caller's own client; what it shows of many jobs comes from the board.
 
 mod advice;
+mod alerts;
 mod artifacts;
 mod audit;
 mod availability;
@@ -37,6 +38,7 @@ mod visible;
 
 pub use self::history::get_history;
 pub use advice::list_advice;
+pub use alerts::list_alerts;
 pub use artifacts::{list_artifacts, read_artifact, start_reader};
 pub use audit::{export_audit, list_audit, record, record_admissions};
 pub use availability::check_availability;

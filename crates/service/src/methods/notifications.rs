@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use history::notifications::alerts::{Condition, span};
 use history::notifications::{self, Destination, NewRule, Rule, Secret, Tested, Transitions};
 use history::store::Cursor;
 use http::StatusCode;
@@ -12,6 +13,7 @@ use jobs::Kind;
 use super::history::{not_a_page, page};
 use crate::access::Right;
 use crate::call::proper;
+use crate::conditions::run_time;
 use crate::contract::{
     DeleteNotificationRuleRequest, DeleteNotificationRuleResponse, Delivery, GetNotificationRuleRequest,
     ListDeliveriesRequest, ListDeliveriesResponse, ListNotificationRulesRequest,
@@ -41,7 +43,8 @@ fn id(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-fn name_of(id: &str) -> String {
+/// The name of a rule with this id.
+pub(super) fn name_of(id: &str) -> String {
     id.split_once('/').map_or(id, |(_, name)| name).to_owned()
 }
 
@@ -94,6 +97,11 @@ pub async fn put_notification_rule(
             return Err(Problem::invalid(field, fault, "leave some out, or the whole list for all"));
         }
     }
+    let condition = condition(&request)?;
+    if condition.is_some_and(Condition::is_of_quotas) {
+        let right = Right::on("list", "resourcequotas", namespace);
+        service.access.require(&caller, right, "resourcequotas").await?;
+    }
     let rule = NewRule {
         id: id(namespace, name),
         namespace: namespace.clone(),
@@ -103,6 +111,7 @@ pub async fn put_notification_rule(
         kinds: kinds(&service, &caller, &request).await?,
         enabled: !disabled,
         transitions: Transitions { phases: phases.clone(), reasons: reasons.clone(), causes: causes.clone() },
+        condition,
         destination: destination(&service, &request)?,
         secret: if secret.is_empty() { None } else { Some(key(secret)?) },
     };
@@ -115,7 +124,49 @@ pub async fn put_notification_rule(
         }
         other => other.into(),
     })?;
+    service.conditions.wake();
     shown(&service, rule, Url::Whole, is_new_key && secret.is_empty()).await
+}
+
+/// The condition of a rule, if it has one in place of transitions.
+fn condition(request: &PutNotificationRuleRequest) -> Result<Option<Condition>, Problem> {
+    let PutNotificationRuleRequest { job, phases, reasons, causes, quota_percent, runs_longer_than, .. } =
+        request;
+    let percent = match quota_percent.map(u32::try_from) {
+        None => None,
+        Some(Ok(percent @ 1..=100)) => Some(Condition::QuotaUsed { percent }),
+        Some(_) => return Err(Problem::invalid("quotaPercent", "is not from 1 to 100", "send 90 for 90%")),
+    };
+    let longer = match runs_longer_than.as_str() {
+        "" => None,
+        text => {
+            let wrong =
+                || Problem::invalid("runsLongerThan", "is not a time from 10s to 365d", "send 24h for a day");
+            Some(Condition::RunsLonger { seconds: run_time(text).ok_or_else(wrong)? })
+        }
+    };
+    let stalled = request.stalled.then_some(Condition::Stalled);
+    let given: Vec<(&str, Condition)> =
+        [("quotaPercent", percent), ("runsLongerThan", longer), ("stalled", stalled)]
+            .into_iter()
+            .filter_map(|(field, condition)| Some((field, condition?)))
+            .collect();
+    let Some(&(field, condition)) = given.first() else { return Ok(None) };
+    if given.len() > 1 {
+        let fault = "is one of several conditions, and a rule has at most one";
+        return Err(Problem::invalid(field, fault, "make a rule for each"));
+    }
+    let transitions = [("phases", phases), ("reasons", reasons), ("causes", causes)];
+    if let Some((other, _)) = transitions.into_iter().find(|(_, words)| !words.is_empty()) {
+        let fault =
+            format!("cannot be combined with {field}: a rule is about changes of jobs or has a condition");
+        return Err(Problem::invalid(other, fault, "leave one of both out, or make two rules"));
+    }
+    if condition.is_of_quotas() && !job.is_empty() {
+        let fault = "cannot be combined with quotaPercent: quotas are of the whole namespace";
+        return Err(Problem::invalid("job", fault, "leave it out"));
+    }
+    Ok(Some(condition))
 }
 
 /// The kinds of jobs that a rule is about: that of its only job, or those that the caller may list.
@@ -299,6 +350,7 @@ async fn shown(service: &Service, rule: Rule, url: Url, with_key: bool) -> Resul
         enabled,
         disabled_because,
         transitions,
+        condition,
         destination,
         secret,
     } = rule;
@@ -330,6 +382,15 @@ async fn shown(service: &Service, rule: Rule, url: Url, with_key: bool) -> Resul
         secret: key.unwrap_or_default(),
         kinds,
         disabled_because: disabled_because.unwrap_or_default(),
+        quota_percent: match condition {
+            Some(Condition::QuotaUsed { percent }) => Some(count(percent)),
+            _ => None,
+        },
+        runs_longer_than: match condition {
+            Some(Condition::RunsLonger { seconds }) => span(seconds),
+            _ => String::new(),
+        },
+        stalled: condition == Some(Condition::Stalled),
     })
 }
 

@@ -71,6 +71,7 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("DeleteNotificationRule", delete_notification_rule, Needs::Edit),
     row!("TestNotificationRule", test_notification_rule, Needs::Edit),
     row!("ListDeliveries", list_deliveries, Needs::View),
+    row!("ListAlerts", list_alerts, Needs::View),
     row!("ExportJob", export_job, Needs::View),
     row!("CompareJobs", compare_jobs, Needs::View),
     row!("BatchJobs", batch_jobs, Needs::Edit),
@@ -214,6 +215,7 @@ async fn the_service_itself_only_reads_jobs_and_their_pods_and_asks_who_and_what
             || sent.starts_with("GET /apis/metrics.k8s.io/v1beta1/pods?")
             || sent.starts_with("GET /api/v1/pods?")
             || sent.starts_with("GET /api/v1/namespaces?")
+            || (sent.starts_with("GET /api/v1/namespaces/") && sent.ends_with("/resourcequotas?"))
             || (sent.starts_with("GET /api/v1/namespaces/") && sent.contains("/log?"));
         assert!(allowed, "{sent}");
     }

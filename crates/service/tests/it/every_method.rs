@@ -100,6 +100,7 @@ const OVER_GRPC: &[(&str, Call)] = &[
     unary!("DeleteNotificationRule", delete_notification_rule),
     unary!("TestNotificationRule", test_notification_rule),
     unary!("ListDeliveries", list_deliveries),
+    unary!("ListAlerts", list_alerts),
     unary!("ExportJob", export_job),
     unary!("CompareJobs", compare_jobs),
     unary!("BatchJobs", batch_jobs),
@@ -418,6 +419,13 @@ async fn keeps_templates_and_rules(person: &mut Person, prefix: &str) {
     let deliveries = person.ask("ListDeliveries", here).await;
     assert!(field(&deliveries["deliveries"], "id").contains(&sent["id"].as_str().unwrap()), "{deliveries}");
     assert_eq!(person.ask("DeleteNotificationRule", named("rule")).await["deleted"], true);
+    let mut long = named("long");
+    long["url"] = json!("https://hook.invalid/");
+    long["runsLongerThan"] = json!("10s");
+    assert_eq!(person.ask("PutNotificationRule", long).await["runsLongerThan"], "10s");
+    let is_known = |alerts: &Value| alerts["unknown"] == json!([]) && alerts["alerts"].is_array();
+    person.until("ListAlerts", json!({ "namespace": NAMESPACE }), is_known).await;
+    person.ask("DeleteNotificationRule", named("long")).await;
 }
 
 async fn reads_what_was_done(person: &mut Person, prefix: &str) {

@@ -5,6 +5,7 @@
 #![expect(clippy::panic, reason = "a test's own steps end it where they fail")]
 
 mod advice;
+mod alerting;
 mod artifacts;
 mod auditing;
 mod authorization;

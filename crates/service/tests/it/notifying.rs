@@ -23,10 +23,10 @@ use crate::stage::{JANE, JOE, Reply, Stage, TEAM, VERA};
 const RULES: &str = "/api/v1/namespaces/team-cv/notifications";
 const DELIVERIES: &str = "/api/v1/namespaces/team-cv/deliveries";
 
-type Received = Arc<Mutex<Vec<(http::HeaderMap, bytes::Bytes)>>>;
+pub type Received = Arc<Mutex<Vec<(http::HeaderMap, bytes::Bytes)>>>;
 
 /// Receives webhooks at a port of loopback.
-async fn receiver() -> (String, Received) {
+pub async fn receiver() -> (String, Received) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}/hook", listener.local_addr().unwrap().port());
     let received = Received::default();
@@ -53,7 +53,7 @@ async fn receiver() -> (String, Received) {
 }
 
 /// A stage whose webhooks may go to loopback.
-async fn stage_for_loopback(place: &Place) -> Stage {
+pub async fn stage_for_loopback(place: &Place) -> Stage {
     let mut stage = Stage::on(place).await;
     stage.keep.notifications.policy.allowed = vec!["127.0.0.0/8".parse().unwrap()];
     stage.keep.notifications.policy.allow_http = true;
@@ -61,7 +61,7 @@ async fn stage_for_loopback(place: &Place) -> Stage {
     stage
 }
 
-fn delivered(reply: &Reply) -> Vec<(String, String)> {
+pub fn delivered(reply: &Reply) -> Vec<(String, String)> {
     let json = reply.json();
     let deliveries = json["deliveries"].as_array().cloned().unwrap_or_default();
     let text = |delivery: &Value, field: &str| delivery[field].as_str().unwrap_or_default().to_owned();
@@ -167,6 +167,22 @@ fn a_rule_that_cannot_work_is_refused_with_its_field() {
             (json!({ "url": "https://example.com/", "secret": "whsec_c2hvcnQ=" }), 422, "secret"),
             (json!({ "url": "https://example.com/", "phases": vec!["x"; 51] }), 422, "phases"),
             (json!({ "url": "https://example.com/", "job": "A/B" }), 422, "job"),
+            (json!({ "url": "https://example.com/", "quotaPercent": 0 }), 422, "quotaPercent"),
+            (json!({ "url": "https://example.com/", "quotaPercent": 101 }), 422, "quotaPercent"),
+            (json!({ "url": "https://example.com/", "quotaPercent": 90, "job": "a" }), 422, "job"),
+            (json!({ "url": "https://example.com/", "runsLongerThan": "soon" }), 422, "runsLongerThan"),
+            (json!({ "url": "https://example.com/", "runsLongerThan": "9s" }), 422, "runsLongerThan"),
+            (
+                json!({ "url": "https://example.com/", "runsLongerThan": "1d", "stalled": true }),
+                422,
+                "runsLongerThan",
+            ),
+            (json!({ "url": "https://example.com/", "stalled": true, "phases": ["Failed"] }), 422, "phases"),
+            (
+                json!({ "url": "https://example.com/", "stalled": true, "causes": ["OutOfMemory"] }),
+                422,
+                "causes",
+            ),
         ];
         for (rule, status, field) in table {
             let refused = stage.rest("PUT", &format!("{RULES}/a"), JANE, Some(rule.clone())).await;

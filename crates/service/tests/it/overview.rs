@@ -21,7 +21,7 @@ async fn node(stage: &Stage, name: &str, gpus: &str) {
 }
 
 /// Creates a quota of ten, and this many objects that count.
-async fn quota(stage: &Stage, namespace: &str, used: usize) {
+pub async fn quota(stage: &Stage, namespace: &str, used: usize) {
     let quotas: Api<ResourceQuota> = Api::namespaced(stage.admin.clone(), namespace);
     let quota = json!({ "metadata": { "name": "most" }, "spec": { "hard": { "count/configmaps": "10" } } });
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();

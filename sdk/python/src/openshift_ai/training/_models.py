@@ -90,6 +90,28 @@ class AdviceRun(Message):
     """Its UID. The history has the job after it was deleted, too."""
 
 
+class Alert(Message):
+    """The condition of a rule holds for a job or a quota."""
+
+    kind: str = ""
+    """The kind of what it holds for: a kind of jobs, or ResourceQuota."""
+
+    message: str = ""
+    """What holds, in a sentence."""
+
+    name: str = ""
+    """Its name."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    rule: str = ""
+    """The rule's name."""
+
+    since: Time = None
+    """Since when the service has known that."""
+
+
 class Artifact(Message):
     """A file, a folder or a volume of a job."""
 
@@ -766,7 +788,7 @@ class Delivery(Message):
     """Its id, the `webhook-id` of each try."""
 
     job_uid: str = ""
-    """The job's UID."""
+    """The UID of the job, or of the quota."""
 
     rule: str = ""
     """The rule's name."""
@@ -944,6 +966,9 @@ class Identity(Message):
 
     permissions: list[Permission] = []
     """What the caller may do in the namespace."""
+
+    sends_email: bool = False
+    """Whether notification rules may have an e-mail address: whether the service has an SMTP server."""
 
     user: str = ""
     """The user name."""
@@ -1511,6 +1536,31 @@ class ListAdviceResponse(Message):
     """Whether there are more programs than those."""
 
 
+class UnknownAlerts(Message):
+    """A rule that could not be evaluated."""
+
+    namespace: str = ""
+    """The namespace."""
+
+    rule: str = ""
+    """The rule's name."""
+
+
+class ListAlertsResponse(Message):
+    """What holds now."""
+
+    alerts: list[Alert] = []
+    """At most 500 alerts, the newest first."""
+
+    total: int = 0
+    """How many there are."""
+
+    unknown: list[UnknownAlerts] = []
+    """Rules of which is unknown what holds now, because they could not be evaluated in the last two minutes.
+    Their alerts, if there are any, are those of the last evaluation.
+    """
+
+
 class ListArtifactsResponse(Message):
     """What is in a folder: folders first, then by name."""
 
@@ -1633,11 +1683,22 @@ class NotificationRule(Message):
     phases: list[str] = []
     """The phases that it is about; all if empty."""
 
+    quota_percent: int | None = None
+    """Its condition, if it is about a quota: a ResourceQuota of the namespace is used to at least so many
+    percent.
+    """
+
     reasons: list[str] = []
     """The reasons that it is about; all if empty."""
 
+    runs_longer_than: str = ""
+    """Its condition, if it is about run times: a job has run for longer than this."""
+
     secret: str = ""
     """The key that signs webhooks, only in the answer that created it."""
+
+    stalled: bool = False
+    """Its condition, if it is about silence: a job is stalled."""
 
     url: str = ""
     """Where webhooks go; only the origin and the last letters for those who may not change rules."""
@@ -2033,6 +2094,8 @@ class SuspendJobResponse(Message):
 
 LIST_ADVICE = Method("GET", "/api/v1/advice", query=frozenset({"namespace"}))
 """Lists advice about requests."""
+LIST_ALERTS = Method("GET", "/api/v1/alerts", query=frozenset({"namespace"}))
+"""Lists what holds now of the conditions of notification rules."""
 LIST_AUDIT = Method(
     "GET",
     "/api/v1/audit",

@@ -1,0 +1,3 @@
+DROP TABLE alerts;
+ALTER TABLE notification_rules DROP COLUMN evaluated;
+ALTER TABLE notification_rules DROP COLUMN condition;
