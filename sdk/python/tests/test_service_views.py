@@ -141,6 +141,10 @@ def test_rules_say_who_is_notified_and_their_webhooks_are_verified(client: MPIJo
     job = client.create_mpijob(name="told", image=IMAGE, command=["x"], suspend=True)
     assert job.notify(url="https://example.invalid/hook").job_uid == job.uid
     assert [rule.name for rule in client.notification_rules()] == ["failures", "job-told"]
+    long = client.put_notification_rule("long", url="https://example.invalid/hook", runs_longer_than="24h")
+    assert (long.runs_longer_than, long.stalled, long.quota_percent) == ("1d", False, None)
+    assert client.alerts().alerts == []
+    client.delete_notification_rule("long")
     sent = client.test_notification_rule("failures")
     assert sent.id in {delivery.id for delivery in client.deliveries()}
     client.delete_notification_rule("failures")

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         show,
     )
     from ._models import (
+        Alert,
         AuditedOperation,
         CheckAvailabilityResponse,
         CheckCapacityResponse,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         Finding,
         Identity,
         JobHistory,
+        ListAlertsResponse,
         NamespaceQuota,
         NotificationRule,
         Overview,
@@ -121,6 +123,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INFRASTRUCTURE",
+    "Alert",
     "AsyncJobList",
     "AsyncJobResult",
     "AsyncMPIJob",
@@ -155,6 +158,7 @@ __all__ = [
     "JobStatus",
     "JobWarning",
     "LauncherSpec",
+    "ListAlertsResponse",
     "LiveView",
     "LogLine",
     "MPIConfig",
@@ -200,6 +204,7 @@ __all__ = [
 
 #: The module of every public name.
 _PLACES = {
+    "Alert": "_models",
     "AsyncJobList": "_async.job",
     "AsyncJobResult": "_async.pipelines",
     "AsyncMPIJob": "_async.job",
@@ -235,6 +240,7 @@ _PLACES = {
     "JobStatus": "_status",
     "JobWarning": "_errors",
     "LauncherSpec": "_spec",
+    "ListAlertsResponse": "_models",
     "LiveView": "_live",
     "LogLine": "_status",
     "MPIConfig": "_spec",

@@ -536,20 +536,40 @@ class AsyncMPIJobClient:
         phases: Sequence[str] = (),
         reasons: Sequence[str] = (),
         causes: Sequence[str] = (),
+        quota_percent: int | None = None,
+        runs_longer_than: str | None = None,
+        stalled: bool = False,
         secret: str | None = None,
         disabled: bool = False,
         namespace: str | None = None,
     ) -> models.NotificationRule:
         """Creates or replaces a rule: a signed webhook to `url` or an `email` on transitions of the namespace's jobs or of one.
 
+        In place of transitions, a rule may have one condition: a ResourceQuota of the namespace is used to `quota_percent`, a
+        job `runs_longer_than` a time such as `"24h"`, or a job is `stalled`. See `alerts()` for what holds now.
+
         The answer that creates the key of webhooks has it as `secret`, which no later answer has; `verify_webhook` takes it.
         """
         path = {"namespace": namespace or await self.namespace(), "name": name}
-        given = {"url": url, "email": email, "job": job, "kind": kind if job else None, "secret": secret}
+        given: dict[str, Any] = {
+            "url": url,
+            "email": email,
+            "job": job,
+            "kind": kind if job else None,
+            "secret": secret,
+        }
+        given |= {"runsLongerThan": runs_longer_than, "stalled": stalled}
         lists = {"phases": [*phases], "reasons": [*reasons], "causes": [*causes]}
         content = {**{field: value for field, value in given.items() if value}, **lists, "disabled": disabled}
+        if quota_percent is not None:
+            content["quotaPercent"] = quota_percent
         answer = await self.transport.call(models.PUT_NOTIFICATION_RULE, path, body=content)
         return models.NotificationRule.model_validate(answer)
+
+    async def alerts(self, *, namespace: str | None = None) -> models.ListAlertsResponse:
+        """What holds now of the conditions of rules, of a namespace or of all that you may see, and which rules are unknown."""
+        answer = await self.transport.call(models.LIST_ALERTS, {}, {"namespace": namespace})
+        return models.ListAlertsResponse.model_validate(answer)
 
     async def delete_notification_rule(self, name: str, *, namespace: str | None = None) -> None:
         """Deletes a rule and its deliveries."""
