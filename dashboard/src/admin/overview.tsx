@@ -19,6 +19,7 @@ import { pollInterval } from "../api/stream";
 import { DataTable } from "../components/data-table";
 import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
 import { messages } from "../messages";
+import { Alerts } from "../notifications/alerts";
 import { useNamespace } from "../shell/namespace";
 import { modelName, withTotal } from "./models";
 
@@ -38,6 +39,7 @@ export function Overview() {
     return error ? <ErrorState error={error} onRetry={() => void overview.refetch()} /> : <LoadingLines lines={10} />;
   return (
     <>
+      <Alerts namespace={namespace} />
       {error && <ErrorAlert error={error} onRetry={() => void overview.refetch()} />}
       {data.unread.length > 0 && (
         <Alert isInline component="h2" variant="info" title={text.unread}>

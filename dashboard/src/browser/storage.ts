@@ -26,3 +26,20 @@ export function recallJson<T>(key: string, valid: (value: unknown) => value is T
     return fallback;
   }
 }
+
+/** The same until the person closes the tab. */
+export function rememberForSession(key: string, value: string): void {
+  try {
+    sessionStorage.setItem(key, value);
+  } catch {
+    // It holds until the page is closed.
+  }
+}
+
+export function recallForSession(key: string): string | null {
+  try {
+    return sessionStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}

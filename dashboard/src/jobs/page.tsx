@@ -12,6 +12,7 @@ import { LinkButton } from "../components/link-button";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert, ErrorState, NothingHere } from "../components/states";
 import { messages } from "../messages";
+import { Alerts } from "../notifications/alerts";
 import { useNamespace } from "../shell/namespace";
 import { isFiltered, listQuery, noFilters, streamFilter, type View, viewOf, withView } from "./filter";
 import { JobsPaging } from "./paging";
@@ -38,6 +39,7 @@ export function JobsPage() {
     <>
       <PageHeader title={text.title} actions={<CreateButton />} />
       <PageSection isFilled>
+        <Alerts namespace={namespace} />
         <JobsToolbar
           view={view}
           change={change}

@@ -1,68 +1,32 @@
 // Creates a rule or changes one. The key that signs its webhooks is shown once.
 
-import {
-  Alert,
-  Button,
-  Checkbox,
-  ClipboardCopy,
-  Form,
-  FormGroup,
-  FormHelperText,
-  HelperText,
-  HelperTextItem,
-  Modal,
-  ModalBody,
-  ModalFooter,
-  ModalHeader,
-  Radio,
-  TextInput,
-} from "@patternfly/react-core";
+import { Alert, Button, ClipboardCopy, Form, Modal, ModalBody, ModalFooter, ModalHeader } from "@patternfly/react-core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { ask, client, kindOf, type Schemas } from "../api/client";
+import { ask, client } from "../api/client";
 import { ErrorAlert } from "../components/states";
 import { useToast } from "../components/toasts";
 import { messages } from "../messages";
+import { type Draft, draftOf, isComplete, type Rule, requestOf } from "./rule-draft";
+import { RuleFields } from "./rule-fields";
 
 const text = messages.notifications;
-const phases = ["Pending", "Running", "Succeeded", "Failed"] as const;
-export type Rule = Schemas["NotificationRule"];
-type Draft = { name: string; to: "webhook" | "email"; address: string; phases: string[]; job: string };
-
-/** What writes a rule again as it is. */
-export function bodyOf({ url, email, phases, reasons, causes, kind, job, enabled }: Rule) {
-  const one = job ? { kind: kindOf(kind), job } : {};
-  return { url, email, phases, reasons, causes, ...one, disabled: !enabled };
-}
-
-function draftOf(rule: Rule | undefined): Draft {
-  if (!rule) return { name: "", to: "webhook", address: "", phases: ["Failed"], job: "" };
-  const { name = "", url, email = "", job = "" } = rule;
-  return { name, to: url ? "webhook" : "email", address: url || email, phases: rule.phases, job };
-}
 
 export function RuleForm({ namespace, rule, onClose }: { namespace: string; rule?: Rule; onClose: () => void }) {
   const queries = useQueryClient();
   const { show } = useToast();
   const [draft, setDraft] = useState<Draft>(() => draftOf(rule));
   const save = useMutation({
-    mutationFn: () => {
-      const { name, to, address, job } = draft;
-      const target = to === "webhook" ? { url: address } : { email: address };
-      // What the form does not show stays as it is.
-      const before = rule && bodyOf(rule);
-      const kept = { reasons: before?.reasons, causes: before?.causes, disabled: before?.disabled };
-      const one = job ? { job, ...(job === rule?.job && { kind: kindOf(rule.kind) }) } : {};
-      const body = { ...kept, ...target, ...one, phases: draft.phases };
-      return ask(
+    mutationFn: () =>
+      ask(
         client.PUT("/api/v1/namespaces/{namespace}/notifications/{name}", {
-          params: { path: { namespace, name } },
-          body,
+          params: { path: { namespace, name: draft.name } },
+          body: requestOf(draft, rule),
         }),
-      );
-    },
+      ),
     onSuccess: (rule) => {
       void queries.invalidateQueries({ queryKey: ["rules"] });
+      void queries.invalidateQueries({ queryKey: ["alerts"] });
       show(text.saved(draft.name));
       if (!rule.secret) onClose();
     },
@@ -87,7 +51,7 @@ export function RuleForm({ namespace, rule, onClose }: { namespace: string; rule
               save.mutate();
             }}
           >
-            <Fields draft={draft} onChange={setDraft} isNew={!rule} />
+            <RuleFields draft={draft} onChange={setDraft} isNew={!rule} />
             {save.error && <ErrorAlert error={save.error} />}
           </Form>
         )}
@@ -100,7 +64,7 @@ export function RuleForm({ namespace, rule, onClose }: { namespace: string; rule
             <Button
               type="submit"
               form="rule-form"
-              isDisabled={!draft.name || !draft.address || save.isPending}
+              isDisabled={!isComplete(draft) || save.isPending}
               isLoading={save.isPending}
             >
               {text.save}
@@ -112,67 +76,5 @@ export function RuleForm({ namespace, rule, onClose }: { namespace: string; rule
         )}
       </ModalFooter>
     </Modal>
-  );
-}
-
-type FieldsProps = { draft: Draft; onChange: (draft: Draft) => void; isNew: boolean };
-
-function Fields({ draft, onChange, isNew }: FieldsProps) {
-  const { fields } = text;
-  const set = (change: Partial<Draft>) => onChange({ ...draft, ...change });
-  return (
-    <>
-      <FormGroup label={fields.name} fieldId="rule-name" isRequired>
-        <TextInput
-          id="rule-name"
-          isRequired
-          readOnlyVariant={isNew ? undefined : "default"}
-          value={draft.name}
-          onChange={(_event, name) => set({ name })}
-        />
-      </FormGroup>
-      <FormGroup label={fields.target} role="radiogroup" isInline fieldId="rule-to">
-        {(["webhook", "email"] as const).map((to) => (
-          <Radio
-            key={to}
-            id={`rule-${to}`}
-            name="rule-to"
-            label={fields[to]}
-            isChecked={draft.to === to}
-            onChange={() => set({ to, address: "" })}
-          />
-        ))}
-      </FormGroup>
-      <FormGroup label={draft.to === "webhook" ? fields.url : fields.address} fieldId="rule-address" isRequired>
-        <TextInput
-          id="rule-address"
-          isRequired
-          type={draft.to === "webhook" ? "url" : "email"}
-          value={draft.address}
-          onChange={(_event, address) => set({ address })}
-        />
-      </FormGroup>
-      <FormGroup label={fields.phases} role="group" isInline fieldId="rule-phases">
-        {phases.map((phase) => (
-          <Checkbox
-            key={phase}
-            id={`rule-${phase}`}
-            label={phase}
-            isChecked={draft.phases.includes(phase)}
-            onChange={(_event, on) =>
-              set({ phases: phases.filter((one) => (one === phase ? on : draft.phases.includes(one))) })
-            }
-          />
-        ))}
-      </FormGroup>
-      <FormGroup label={fields.job} fieldId="rule-job">
-        <TextInput id="rule-job" value={draft.job} onChange={(_event, job) => set({ job })} />
-        <FormHelperText>
-          <HelperText>
-            <HelperTextItem>{fields.jobHint}</HelperTextItem>
-          </HelperText>
-        </FormHelperText>
-      </FormGroup>
-    </>
   );
 }

@@ -11,7 +11,8 @@ import { DataTable } from "../components/data-table";
 import { useToast } from "../components/toasts";
 import { messages } from "../messages";
 import { mainElement } from "../shell/main-element";
-import { bodyOf, type Rule, RuleForm } from "./rule-form";
+import { bodyOf, type Rule, whenOf } from "./rule-draft";
+import { RuleForm } from "./rule-form";
 
 const text = messages.notifications;
 
@@ -50,8 +51,12 @@ export function Rules({ namespace, rules }: { namespace: string; rules: Rule[] }
   );
 }
 
-function about({ jobUid, job, phases, reasons, causes }: Rule): string {
-  const what = [...phases, ...reasons, ...causes].join(", ") || text.allPhases;
+function about(rule: Rule): string {
+  const { jobUid, job, phases, reasons, causes, quotaPercent = 0, runsLongerThan = "" } = rule;
+  const when = whenOf(rule);
+  if (when === "quota") return text.aboutQuota(quotaPercent);
+  const changes = [...phases, ...reasons, ...causes].join(", ") || text.allPhases;
+  const what = { change: changes, runs: text.aboutTime(runsLongerThan), stalled: text.aboutStalled }[when];
   return `${job ? text.jobNamed(job) : jobUid ? text.oneJob : text.allJobs}: ${what}`;
 }
 
