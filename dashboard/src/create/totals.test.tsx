@@ -30,6 +30,11 @@ test("what a job requests is unknown until the service has counted it, never 0",
   expect(["32", "1.5", "not set"].map((one) => screen.getAllByText(one).length)).toEqual([1, 1, 1]);
 });
 
+test("a resource that no pod requests is not set: pods may use any amount of it, not 0", () => {
+  const { container } = render(<TotalsCard requested={{ gpus: 0, cpu: "0", memory: "0" }} />);
+  expect([...container.querySelectorAll("dd")].map((value) => value.textContent)).toEqual(["0", "not set", "not set"]);
+});
+
 test("an amount that cannot be read is shown as it came, and one that was not sent is unknown, never 0", () => {
   const { container } = render(<TotalsCard requested={{ gpus: 1, cpu: "12x", memory: "1Ei" }} />);
   const values = [...container.querySelectorAll("dd")].map((value) => value.textContent);

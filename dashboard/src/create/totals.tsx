@@ -6,7 +6,7 @@ import type { Finding, Schemas } from "../api/client";
 import { hasCode } from "../api/problem";
 import { Facts } from "../components/facts";
 import { describeError } from "../components/states";
-import { bytes, number, quantityText } from "../format/quantity";
+import { bytes, number, parseQuantity, quantityText } from "../format/quantity";
 import { messages } from "../messages";
 import type { Check } from "./check";
 
@@ -14,8 +14,9 @@ const text = messages.create;
 
 /** What all pods request, as the service counts it: unknown until it has, never 0. */
 export function TotalsCard({ requested }: { requested: Schemas["Resources"] | undefined }) {
-  const amount = (quantity: string | undefined, show: (value: number) => string) =>
-    quantity ? quantityText(quantity, show) : text.totals.none;
+  // The service adds up what pods request; where none requests anything, the sum is "0" or not sent.
+  const amount = (quantity = "", show: (value: number) => string) =>
+    quantity && parseQuantity(quantity) !== 0 ? quantityText(quantity, show) : text.totals.none;
   const rows: [string, string][] = [
     [text.totals.gpus, requested ? number(requested.gpus) : text.totals.unknown],
     [text.totals.cpu, requested ? amount(requested.cpu, number) : text.totals.unknown],
