@@ -27,6 +27,9 @@ async function fillIn(page: Page, name: string): Promise<void> {
   await page.locator("#field-command").fill("true");
 }
 
+/** The id of what has the focus. */
+const focused = (page: Page) => page.evaluate(() => document.activeElement?.id);
+
 /** Opens what few people need. A kind may not have it. */
 async function openAll(page: Page): Promise<void> {
   await page.locator("#field-name").waitFor();
@@ -246,10 +249,57 @@ describe("creating a job", () => {
       expect(await page.locator("#field-workers").inputValue()).toBe("many");
       await page.getByRole("button", { name: "Create Job" }).click();
       await page.getByRole("heading", { name: "Correct these fields first" }).waitFor();
+      expect(await focused(page)).toBe("field-workers");
       await inspectThemes(page, "create-blocked");
       await page.locator("#field-workers").fill("1");
       await page.getByRole("button", { name: "Create Job" }).click();
       await page.waitForURL(`**/jobs/${namespace}/mpijob/blocked**`);
+    });
+  });
+
+  test("leads to the first of the faults that the service finds, also in a section that is closed", async () => {
+    const namespace = createNamespace("faulty");
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+      await page.locator("#field-name").waitFor();
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await page.getByRole("heading", { name: "Correct these fields first" }).waitFor();
+      await expect.poll(() => focused(page)).toBe("field-image");
+      await fillIn(page, "faulty");
+      await openAll(page);
+      await page.getByRole("button", { name: "Add to Limits (Launcher)" }).click();
+      const limit = (part: string) => page.getByLabel(`Limits (Launcher) 1, ${part}`, { exact: true });
+      await limit("Resource").fill("cpu");
+      await limit("Amount").fill("one");
+      await page.getByRole("button", { name: "Only the Launcher" }).click();
+      await page.locator("#field-memory").fill("16");
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await expect.poll(() => focused(page)).toBe("field-memory");
+      const summary = page.getByRole("heading", { name: "Correct these fields first" }).locator("xpath=../..");
+      await expect
+        .poll(() => summary.getByRole("listitem").allTextContents())
+        .toEqual([
+          expect.stringMatching(/^Memory per Worker is 16 bytes/),
+          expect.stringMatching(/^Limits \(Launcher\) "one" is not a quantity/),
+        ]);
+      await summary.getByRole("button", { name: "Limits (Launcher)", exact: true }).click();
+      expect(await limit("Resource").evaluate((input) => input === document.activeElement)).toBe(true);
+      await inspectThemes(page, "create-faults");
+      await page.locator("#field-memory").fill("");
+      await limit("Amount").fill("1");
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await page.waitForURL(`**/jobs/${namespace}/mpijob/faulty**`);
+    });
+  });
+
+  test("leads to the namespace if there is none", async () => {
+    await visit("/create/job?type=mpijob&namespace=", {}, async (page) => {
+      await fillIn(page, "nowhere");
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await page
+        .getByText(/is required: choose where the job runs/)
+        .first()
+        .waitFor();
+      expect(await focused(page)).toBe("field-namespace");
     });
   });
 
@@ -258,7 +308,8 @@ describe("creating a job", () => {
     const token = createMember(own);
     await visit(`/create/job?type=mpijob&namespace=${other}`, { token }, async (page) => {
       await page.getByText(`lacks 'create' permission for MPIJobs in namespace '${other}'`).waitFor();
-      expect(await page.getByRole("button", { name: "Create Job" }).isDisabled()).toBe(true);
+      await page.getByRole("button", { name: "Create Job" }).click();
+      expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("You cannot create jobs here");
       await inspectThemes(page, "create-forbidden");
     });
   });

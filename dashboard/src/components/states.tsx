@@ -8,8 +8,6 @@ import {
   EmptyStateActions,
   EmptyStateBody,
   EmptyStateFooter,
-  List,
-  ListItem,
   Skeleton,
 } from "@patternfly/react-core";
 import BanIcon from "@patternfly/react-icons/dist/esm/icons/ban-icon";
@@ -22,6 +20,7 @@ import { DisconnectedError, hasCode, ProblemError } from "../api/problem";
 import { signInAddress, wasSignedIn } from "../api/session";
 import { capitalized } from "../format/words";
 import { messages } from "../messages";
+import { FaultList } from "./faults";
 
 const text = messages.common;
 
@@ -125,33 +124,27 @@ export function ErrorAlert({
         )
       }
     >
-      <bdi>
-        {title && error instanceof DisconnectedError ? `${described.title}. ${described.body}` : described.body}
-      </bdi>
-      <Faults error={error} />
+      <Body error={error} title={title} />
       <Hint error={error} />
       {children}
     </Alert>
   );
 }
 
-function Faults({ error }: { error: unknown }) {
-  if (!(error instanceof ProblemError)) return null;
-  const { fields } = error.problem;
-  // The message about a single fault says all about it.
-  const isSaid = fields.length === 1 && error.message.includes(fields[0]?.fault ?? "");
-  if (!fields.length || isSaid) return null;
+/** What an error is about: its faults one by one, which its message has with their paths, or its message. */
+function Body({ error, title }: { error: unknown; title: string | undefined }) {
+  const described = describeError(error);
+  const faults = error instanceof ProblemError ? error.problem.fields : [];
+  const isListed = faults.length > 0 && faults.every(({ fault = "" }) => described.body.includes(fault));
   return (
-    <List>
-      {fields.map((field) => (
-        <ListItem key={`${field.path} ${field.fault}`}>
-          <bdi>
-            <strong>{field.path}</strong> {field.fault}
-            {field.fix && `; ${field.fix}`}
-          </bdi>
-        </ListItem>
-      ))}
-    </List>
+    <>
+      {!isListed && (
+        <bdi>
+          {title && error instanceof DisconnectedError ? `${described.title}. ${described.body}` : described.body}
+        </bdi>
+      )}
+      {faults.length > 0 && <FaultList faults={faults} />}
+    </>
   );
 }
 

@@ -2,12 +2,12 @@
 
 import { Alert, Button, PageSection, Stack, StackItem } from "@patternfly/react-core";
 import LockIcon from "@patternfly/react-icons/dist/esm/icons/lock-icon";
-import { useMutation } from "@tanstack/react-query";
-import { useCallback, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { useNavigate } from "react-router-dom";
-import { ask, client, type JobRef, type Kind } from "../api/client";
+import type { Kind } from "../api/client";
 import { allowed, useIdentity } from "../api/identity";
 import type { FieldFault } from "../api/problem";
+import { FaultList } from "../components/faults";
 import { PageHeader } from "../components/page-header";
 import { ErrorAlert } from "../components/states";
 import { useToast } from "../components/toasts";
@@ -19,10 +19,12 @@ import { pathsOf } from "./controls";
 import { CopyMenu } from "./copy-menu";
 import { fieldOf } from "./faults";
 import { kindOfFields, valueAt } from "./fields";
-import { labelOf } from "./form-context";
-import { kindWritten, type Model, type RenderBody, sourceOf } from "./model";
+import { leadable, leadTo, useLead } from "./lead";
+import { kindWritten, type Model, sourceOf } from "./model";
+import { labelAt } from "./notices";
 import { type Page, Panes } from "./panes";
 import { SaveTemplate } from "./save-template";
+import { useCreate } from "./use-create";
 import { type Rendering, type Store, useRendering, useStore } from "./use-model";
 import { readText, withNamespace } from "./yaml-text";
 
@@ -35,15 +37,27 @@ export function Editor({ origin, beginning, title }: Props) {
   const { show } = useToast();
   const store = useStore(origin, beginning);
   const [asked, setAsked] = useState(false);
-  const { page, blocked, user, mayCreate } = usePage(store, asked);
-  const { namespace, kind, check, rendering } = page;
-  const create = useCreate(namespace, rendering.source, (job) => {
+  const { page: found, user, mayCreate } = usePage(store);
+  const { namespace, kind, check, rendering, blocked } = found;
+  const create = useCreate(store, namespace, rendering.source, (job) => {
     store.drop();
     show(text.created(job.name ?? ""));
     void navigate(jobAddress(job));
   });
+  const page = { ...found, faults: shownFaults(found, asked, faultsOf(create.error)) };
+  const faults = [...blocked, ...page.faults];
+  const lead = useLead(fieldsOf(faults, kind));
   const refused = create.error ?? (asked ? check.error : undefined);
-  const isReadable = !("fault" in rendering.written);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each refusal leads to what is wrong, once.
+  useEffect(() => {
+    if (faultsOf(create.error).length) lead();
+  }, [create.error]);
+  const submit = () => {
+    setAsked(true);
+    const isRefused = found.faults.length > 0 && !check.isChecking;
+    if (namespace && kind && mayCreate && !blocked.length && !isRefused) return create.send();
+    lead();
+  };
   return (
     <>
       <PageHeader title={title} actions={<CopyMenu read={rendering.settle} namespace={namespace} />} />
@@ -54,29 +68,21 @@ export function Editor({ origin, beginning, title }: Props) {
           <StackItem isFilled>
             <Panes {...page} />
           </StackItem>
-          {asked && blocked.length > 0 && <Blocked faults={blocked} />}
-          {refused !== undefined && (
+          {asked && faults.length > 0 && <ToCorrect faults={faults} kind={kind} />}
+          {refused !== undefined && !faults.length && (
             <StackItem>
               <ErrorAlert error={refused} title={create.error ? text.notCreated : undefined} />
             </StackItem>
           )}
           <StackItem>
             <div className="app-actions">
-              <Button
-                isDisabled={!mayCreate || create.isPending || !isReadable || !namespace}
-                isLoading={create.isPending}
-                onClick={() => {
-                  setAsked(true);
-                  if (!blocked.length) create.mutate();
-                }}
-              >
+              <Button isAriaDisabled={create.isPending} isLoading={create.isPending} onClick={submit}>
                 {text.create}
               </Button>
               <SaveTemplate namespace={namespace} read={rendering.settle} isDisabled={!namespace || !kind} />
               <Button variant="link" onClick={() => void navigate("/jobs")}>
                 {text.cancel}
               </Button>
-              {!namespace && <span>{text.namespaceFirst}</span>}
             </div>
           </StackItem>
         </Stack>
@@ -85,10 +91,24 @@ export function Editor({ origin, beginning, title }: Props) {
   );
 }
 
-type PageState = { page: Page; blocked: FieldFault[]; user: string; mayCreate: boolean };
+/** The faults to show: those of the last refusal if the job is still the same, and of empty fields once the person asked. */
+function shownFaults({ namespace, store, faults }: Page, asked: boolean, refusal: FieldFault[]): FieldFault[] {
+  if (!asked) return faults.filter((fault) => !isUntouched(fault, store.model));
+  if (!namespace) return [{ path: "namespace", ...text.namespaceFirst }, ...faults];
+  return refusal.length ? refusal : faults;
+}
+
+/** The fields of the form that faults are about. */
+function fieldsOf(faults: readonly FieldFault[], kind: Kind | undefined): string[] {
+  const shown = kind ? pathsOf(kind) : [];
+  const fields = faults.map(({ path = "" }) => fieldOf(path, {}, shown));
+  return [...new Set(fields)].filter((field) => field !== undefined);
+}
+
+type PageState = { page: Page; user: string; mayCreate: boolean };
 
 /** Everything that the panes show of what is being written. */
-function usePage(store: Store, asked: boolean): PageState {
+function usePage(store: Store): PageState {
   const { model } = store;
   const [chosen] = useNamespace();
   const [typed, setTyped] = useState<string>();
@@ -104,9 +124,8 @@ function usePage(store: Store, asked: boolean): PageState {
     setTyped(next);
     if (own) store.type(withNamespace(model.text, next));
   };
-  const shown = asked ? faults : faults.filter((fault) => !isUntouched(fault, model));
-  const page = { store, rendering, namespace, onNamespace, kind, block, check, faults: shown };
-  return { page, blocked, user: identity.data?.user ?? "", mayCreate };
+  const page = { store, rendering, namespace, onNamespace, kind, blocked, block, check, faults };
+  return { page, user: identity.data?.user ?? "", mayCreate };
 }
 
 /** What the service says about the job; where it cannot even render what was typed, why. */
@@ -152,26 +171,6 @@ function useBlocked(): [FieldFault[], (path: string, why: string | undefined) =>
   return [Object.entries(blocked).map(([path, fault]) => ({ path, fault })), block];
 }
 
-/** One key for each job: a request that is repeated after a broken connection creates no second one. */
-function useCreate(namespace: string, read: () => Promise<RenderBody>, onCreated: (job: JobRef) => void) {
-  const key = useRef({ source: "", value: "" });
-  return useMutation({
-    mutationFn: async () => {
-      const body = await read();
-      const source = JSON.stringify([namespace, body]);
-      if (key.current.source !== source) key.current = { source, value: crypto.randomUUID() };
-      const { job } = await ask(
-        client.POST("/api/v1/namespaces/{namespace}/jobs", {
-          params: { path: { namespace } },
-          body: { ...body, idempotencyKey: key.current.value },
-        }),
-      );
-      return job ?? {};
-    },
-    onSuccess: onCreated,
-  });
-}
-
 function Restored({ onStartOver }: { onStartOver: () => void }) {
   const startOver = (
     <Button variant="link" isInline onClick={onStartOver}>
@@ -190,7 +189,14 @@ type ForbiddenProps = { user: string; kind: Kind | undefined; namespace: string 
 function Forbidden({ user, kind = "mpijob", namespace }: ForbiddenProps) {
   return (
     <StackItem>
-      <Alert isInline component="h2" variant="warning" customIcon={<LockIcon />} title={text.forbidden.title}>
+      <Alert
+        {...leadable}
+        isInline
+        component="h2"
+        variant="warning"
+        customIcon={<LockIcon />}
+        title={text.forbidden.title}
+      >
         <p>{text.forbidden.body(user, messages.common.kinds[kind], namespace)}</p>
         <p>{text.forbidden.hint}</p>
       </Alert>
@@ -198,18 +204,21 @@ function Forbidden({ user, kind = "mpijob", namespace }: ForbiddenProps) {
   );
 }
 
-/** What has to be corrected before anything can be sent. */
-function Blocked({ faults }: { faults: readonly FieldFault[] }) {
+/** What has to be corrected before the job can be created. */
+function ToCorrect({ faults, kind }: { faults: readonly FieldFault[]; kind: Kind | undefined }) {
+  const show = (path: string, name: string) => {
+    const fields = fieldsOf([{ path }], kind);
+    if (!fields.length) return name;
+    return (
+      <Button variant="link" isInline onClick={() => leadTo(fields)}>
+        {name}
+      </Button>
+    );
+  };
   return (
     <StackItem>
-      <Alert isInline isLiveRegion component="h2" variant="danger" title={text.check.blocked}>
-        {faults.map(({ path = "", fault }) => (
-          <p key={path}>
-            <bdi>
-              <strong>{labelOf(path)}</strong> {fault}
-            </bdi>
-          </p>
-        ))}
+      <Alert {...leadable} isInline isLiveRegion component="h2" variant="danger" title={text.check.blocked}>
+        <FaultList faults={faults} nameOf={labelAt} show={show} />
       </Alert>
     </StackItem>
   );

@@ -77,7 +77,13 @@ export function EntryList<Value>({ at, rows, parts, hint }: Props<Value>) {
           />
         </Flex>
       ))}
-      <Button variant="link" isInline icon={<PlusCircleIcon />} onClick={() => setShown([...shown, empty])}>
+      <Button
+        variant="link"
+        isInline
+        className="app-add"
+        icon={<PlusCircleIcon />}
+        onClick={() => setShown([...shown, empty])}
+      >
         {text.add(list)}
       </Button>
     </FieldGroup>

@@ -1,7 +1,9 @@
 // Which field a fault of the service is about. Faults have the path of a field when fields were sent, and the path of a manifest when
 // a manifest was sent. The table only places messages; a path that it does not know is listed above the form.
 
+import { kinds } from "../api/client";
 import type { FieldFault } from "../api/problem";
+import { pathsOf } from "./controls";
 import { type Fields, isObject, valueAt } from "./fields";
 
 const container = String.raw`template\.spec\.containers\[0\]`;
@@ -79,6 +81,11 @@ export function fieldOf(path: string, fields: Fields, shown: readonly string[]):
     // What is not even of the field's type is reported with the body's path.
     longest(path.replace(/^spec\./, ""), shown);
   return named !== undefined && shown.includes(named) ? named : undefined;
+}
+
+/** The field that a path is about, whether or not the form of the job's kind shows it. */
+export function fieldNamed(path: string): string | undefined {
+  return fieldOf(path, {}, kinds.flatMap(pathsOf));
 }
 
 /** An annotation that the person wrote as one is shown where they wrote it, although it has a field, too. */

@@ -13,6 +13,8 @@ export type FormState = {
   fields: Fields;
   change: (update: Update) => void;
   faults: ReadonlyMap<string, FieldFault[]>;
+  /** Fields whose text cannot be sent. */
+  blocked: readonly string[];
   /** Reports why what is typed in a field cannot be sent. */
   block: (path: string, why: string | undefined) => void;
   namespace: string;

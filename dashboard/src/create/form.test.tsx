@@ -5,6 +5,7 @@ import { expect, test, vi } from "vitest";
 import type { Fields } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
+import { leadTo } from "./lead";
 
 vi.mock("../shell/namespace", () => ({ useKnownNamespaces: () => [] }));
 
@@ -17,8 +18,9 @@ function Page({ begin, onFields }: { begin: Fields; onFields: (fields: Fields, b
   }, []);
   onFields(fields, blocked);
   const common = { faults: new Map(), namespace: "team", onNamespace: () => {}, advice: undefined };
+  const why = Object.keys(blocked).filter((path) => blocked[path]);
   return (
-    <FormProvider value={{ ...common, fields, block, change: (update) => setFields(update) }}>
+    <FormProvider value={{ ...common, fields, block, blocked: why, change: (update) => setFields(update) }}>
       <JobForm />
     </FormProvider>
   );
@@ -75,6 +77,22 @@ test("what is different for a role is in a section of its own, and gone for a ki
   expect(amount.value).toBe("1");
   await userEvent.click(screen.getByRole("checkbox", { name: /Place these pods differently/ }));
   expect(fields().launcher).toEqual({ limits: { cpu: "1" }, scheduling: {} });
+});
+
+test("a section with a text that cannot be sent is open, and the first faulty field gets the focus", async () => {
+  open({ workers: 2 });
+  await userEvent.click(screen.getByRole("button", { name: "Show Advanced Options" }));
+  await userEvent.type(screen.getByRole("textbox", { name: /^Retries/ }), "few");
+  await userEvent.click(screen.getByRole("button", { name: "Hide Advanced Options" }));
+  leadTo(["retries"]);
+  expect(document.activeElement).toBe(screen.getByRole("textbox", { name: /^Retries/ }));
+  leadTo(["retries", "mounts", "name"]);
+  expect(document.activeElement).toBe(screen.getByRole("textbox", { name: /^Name/ }));
+  leadTo(["retries", "mounts"]);
+  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Add to Volumes" }));
+  await userEvent.click(screen.getByRole("button", { name: "Add to Volumes" }));
+  leadTo(["mounts"]);
+  expect(document.activeElement).toBe(screen.getByLabelText("Volumes 1, Mount path"));
 });
 
 test("a kind's form has only what that kind has", () => {

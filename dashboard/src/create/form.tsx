@@ -32,14 +32,16 @@ export function JobForm() {
 
 /** Sections that few people need. One with a fault is open. */
 function Foldable({ name, sections }: { name: "more" | "worker" | "launcher"; sections: Section[] }) {
-  const { fields, faults } = useForm();
+  const { fields, faults, blocked } = useForm();
   const [open, setOpen] = useState(false);
   const [wasOpen, setWasOpen] = useState(false);
   const groups = sections
     .map((section) => ({ section, controls: controlsOf(kindOfFields(fields), section) }))
     .filter(({ controls }) => controls.length);
   const all = groups.flatMap(({ controls }) => controls.map(({ at }) => at));
-  const hasFault = [...faults.keys()].some((path) => all.some((at) => path === at || path.startsWith(`${at}.`)));
+  const hasFault = [...faults.keys(), ...blocked].some((path) =>
+    all.some((at) => path === at || path.startsWith(`${at}.`)),
+  );
   const isOpen = open || hasFault;
   if (!groups.length) return null;
   return (

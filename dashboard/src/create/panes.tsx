@@ -33,8 +33,10 @@ export type Page = {
   onNamespace: (namespace: string) => void;
   kind: Kind | undefined;
   check: Check;
-  /** Faults of the service, and of what cannot be sent to it. */
+  /** Faults that the service found. */
   faults: FieldFault[];
+  /** Faults of what cannot be sent to it. */
+  blocked: FieldFault[];
   block: (path: string, why: string | undefined) => void;
 };
 
@@ -114,7 +116,7 @@ function Cards({ check, isWide, isKnown }: { check: Check; isWide: boolean; isKn
   );
 }
 
-function FormPane({ store, rendering, kind, faults, check, block, namespace, onNamespace }: Page) {
+function FormPane({ store, rendering, kind, faults, blocked, check, block, namespace, onNamespace }: Page) {
   const { fields, hasFields } = store.model;
   // A default that appears in a field while somebody types there would be taken for their own.
   const isBeginning = isToBegin(store.model) && rendering.error === undefined;
@@ -125,11 +127,20 @@ function FormPane({ store, rendering, kind, faults, check, block, namespace, onN
   );
   if (!kind || !hasFields) return <Faults {...{ rendering, kind, hasFields, faults }} />;
   if (!fields || isBeginning) return <LoadingLines lines={12} />;
-  const advice = check.answer?.advice;
+  const form = {
+    fields,
+    change: store.change,
+    faults: placed,
+    blocked: blocked.map(({ path = "" }) => path),
+    block,
+    namespace,
+    onNamespace,
+    advice: check.answer?.advice,
+  };
   return (
     <>
       <FieldFaults faults={placed.get("") ?? []} />
-      <FormProvider value={{ fields, change: store.change, faults: placed, block, namespace, onNamespace, advice }}>
+      <FormProvider value={form}>
         <JobForm />
       </FormProvider>
     </>

@@ -47,6 +47,7 @@ export const common = {
   copy: "Copy",
   copied: "Copied",
   readMore: "Read more",
+  faults: { details: "Details", ofRole: (field: string, role: string) => `${field} (${role})` },
   details: "Details",
   notFound: {
     title: "There is no such page",

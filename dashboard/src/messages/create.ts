@@ -398,5 +398,5 @@ export const create = {
   startOver: "Start over",
   restored: "What you typed before is still here.",
   fromJob: (name: string) => `A copy of ${name}`,
-  namespaceFirst: "Choose a namespace.",
+  namespaceFirst: { fault: "is required", fix: "choose where the job runs" },
 } as const;
