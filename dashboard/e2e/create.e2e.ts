@@ -8,6 +8,7 @@ import {
   createNamespace,
   inspect,
   inspectThemes,
+  odh,
   openBrowser,
   tabTo,
   themes,
@@ -301,6 +302,26 @@ describe("creating a job", () => {
         .waitFor();
       expect(await focused(page)).toBe("field-namespace");
     });
+  });
+
+  test("keeps a pasted script as it is, and lets a shell run it", async () => {
+    const namespace = createNamespace("script");
+    const script = 'echo "rank $OMPI_COMM_WORLD_RANK" |\n  tr a-z A-Z\necho done';
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+      await fillIn(page, "script");
+      await page.locator("#field-command").fill(script);
+      await page.locator("#field-name").focus();
+      await page.getByText(/No shell runs the command/).waitFor();
+      await inspectThemes(page, "create-shell");
+      await page.reload();
+      expect(await page.locator("#field-command").inputValue()).toBe(script);
+      await page.getByRole("button", { name: "Run it with sh -c" }).click();
+      await page.getByText(/No shell runs the command/).waitFor({ state: "detached" });
+      await page.getByRole("button", { name: "Create Job" }).click();
+      await page.waitForURL(`**/jobs/${namespace}/mpijob/script**`);
+    });
+    await waitForJob(namespace, "script", "Succeeded");
+    expect(odh("training", "logs", "mpijob", "script", "-n", namespace)).toMatch(/RANK 0[\s\S]*done/);
   });
 
   test("says before the form is filled in that a person may not create jobs", async () => {

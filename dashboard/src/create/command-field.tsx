@@ -1,26 +1,30 @@
-// The command: typed as a shell has it, held as words.
+// The command: typed as a shell has it, held as words. No shell reads it, which is said where somebody counts on one.
 
-import { TextArea } from "@patternfly/react-core";
-import { useState } from "react";
+import { Button, FormHelperText, HelperText, HelperTextItem, TextArea } from "@patternfly/react-core";
 import { messages } from "../messages";
-import { hasOpenQuote, joinCommand, splitCommand } from "./command";
-import { FieldGroup, useTyped } from "./field";
-import { fieldId, useBlock, useField } from "./form-context";
+import { hasOpenQuote, inShell, joinCommand, shellSigns } from "./command";
+import { FieldGroup } from "./field";
+import { fieldId, useBlock, useField, useForm } from "./form-context";
+import { commandText } from "./model";
 
 const text = messages.create;
 const at = "command";
 
 export function CommandField() {
-  const { value, faults, set } = useField(at);
+  const { faults } = useField(at);
+  const { fields, typed, typeCommand } = useForm();
+  const shown = commandText(fields, typed);
   // A command whose quote is still open cannot be split into words, so the job does not have it yet.
-  const [unfinished, setUnfinished] = useState<string>();
-  const why = unfinished === undefined ? undefined : text.openQuote;
+  const why = hasOpenQuote(shown) ? text.openQuote : undefined;
   useBlock(at, why);
-  const words = Array.isArray(value) ? value.map(String) : [];
-  const [typed, setTyped, settle] = useTyped(unfinished ?? joinCommand(words));
   const all = why ? [{ fault: why }, ...faults] : faults;
+  const signs = shellSigns(shown);
+  const hint = signs.length > 0 && (
+    <NoShell signs={signs} onTake={() => typeCommand(joinCommand(inShell(shown.trim())))} />
+  );
+  const described = [all.length > 0 && `${fieldId(at)}-fault`, hint && `${fieldId(at)}-shell`].filter(Boolean);
   return (
-    <FieldGroup at={at} isRequired faults={all}>
+    <FieldGroup at={at} isRequired faults={all} hint={hint}>
       <TextArea
         id={fieldId(at)}
         name={at}
@@ -28,22 +32,33 @@ export function CommandField() {
         autoResize
         resizeOrientation="vertical"
         className="app-line"
-        value={typed}
+        value={shown}
         placeholder="python /train.py --epochs 10"
         isRequired
         validated={all.length ? "error" : "default"}
-        aria-describedby={all.length ? `${fieldId(at)}-fault` : undefined}
+        aria-describedby={described.join(" ") || undefined}
         autoComplete="off"
         spellCheck={false}
-        onChange={(_event, next) => {
-          setTyped(next);
-          const isOpen = hasOpenQuote(next);
-          setUnfinished(isOpen ? next : undefined);
-          const words = splitCommand(next);
-          if (!isOpen) set(words.length ? words : undefined);
-        }}
-        onBlur={settle}
+        onChange={(_event, next) => typeCommand(next)}
       />
     </FieldGroup>
+  );
+}
+
+/** Says what would not work as in a shell, and lets a shell run it. */
+function NoShell({ signs, onTake }: { signs: string[]; onTake: () => void }) {
+  const others = signs.filter((sign) => sign !== "\n");
+  return (
+    <FormHelperText id={`${fieldId(at)}-shell`}>
+      <HelperText isLiveRegion>
+        <HelperTextItem variant="warning">
+          {text.noShell.title} {others.length > 0 && text.noShell.signs(others.join("  "))}{" "}
+          {others.length < signs.length && text.noShell.lines}{" "}
+          <Button variant="link" isInline onClick={onTake}>
+            {text.noShell.use}
+          </Button>
+        </HelperTextItem>
+      </HelperText>
+    </FormHelperText>
   );
 }

@@ -48,3 +48,53 @@ export function hasOpenQuote(text: string): boolean {
 export function joinCommand(words: readonly string[]): string {
   return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }
+
+/** Programs that run a line themselves, after `-c`. */
+const shells = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
+
+/**
+ * What in a text only a shell understands, as it is written there: operators, variables, patterns, and `\n` for lines that
+ * follow one another. Nothing runs the text as a shell does, so that programs get all of this as arguments.
+ */
+export function shellSigns(text: string): string[] {
+  const words = splitCommand(text);
+  const isShell = shells.includes(words[0]?.split("/").at(-1) ?? "") && /^-\w*c$/.test(words[1] ?? "");
+  const signs = new Set<string>();
+  let quote = "";
+  let at = 0;
+  const skip = (pattern: RegExp): string => {
+    pattern.lastIndex = at;
+    const [found = ""] = pattern.exec(text) ?? [];
+    at += found.length;
+    return found;
+  };
+  skip(/\s*/y);
+  const variable = skip(/[A-Za-z_]\w*=/y);
+  if (variable) signs.add(variable);
+  while (at < text.trimEnd().length) {
+    // A shell that is given a line expands what is between double quotes itself.
+    const isExpanded = quote === "" || (quote === '"' && !isShell);
+    const sign = isExpanded ? skip(expansion) || (quote === "" && skip(operator)) : "";
+    if (sign) signs.add(sign.startsWith("$") ? "$" : sign.trim() || "\n");
+    else if (quote !== "'" && skip(/\\[\s\S]/y)) continue;
+    else if (quote === "" && skip(comment)) continue;
+    else {
+      const character = text.charAt(at++);
+      if (quote) quote = character === quote ? "" : quote;
+      else if (character === "'" || character === '"') quote = character;
+    }
+  }
+  return [...signs];
+}
+
+/** `$NAME`, `${…}`, `$(…)` and backticks, but not `$(NAME)`, which Kubernetes replaces by a variable of the container. */
+const expansion = /\$(?!\([A-Z_][A-Z0-9_]*\))[\w{(@*#?!]|`/y;
+/** What a shell does with a line, also at the end of one, and with patterns of files. */
+const operator = /\d?>&\d|\|\||&&|>>|<<|[|&;<>*]|\s*\n\s*/y;
+/** A line that is a comment; a quotation mark in it opens nothing. */
+const comment = /(?<=^|\n\s*)#.*/y;
+
+/** The command that lets a shell run a text. */
+export function inShell(text: string): string[] {
+  return ["sh", "-c", text];
+}

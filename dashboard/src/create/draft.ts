@@ -3,7 +3,7 @@
 
 import { type Kind, kinds } from "../api/client";
 import type { Fields } from "./fields";
-import { beginWithKind, beginWithText, type Model } from "./model";
+import { beginWithKind, beginWithText, type Model, type TypedCommand } from "./model";
 
 const storageKey = "training.draft";
 
@@ -16,6 +16,7 @@ type Draft = {
   isUnread: boolean;
   /** Whether the text lacks changes of the fields. */
   isBehind: boolean;
+  typed?: TypedCommand;
   /** Whether the person has typed nothing yet. */
   isNew?: boolean;
 };
@@ -37,8 +38,8 @@ export function keepManifest(origin: string, text: string): void {
   keep({ origin, text, edited: true, isUnread: true, isBehind: false, isNew: true });
 }
 
-export function keepModel(origin: string, { text, fields, edited, isUnread, updates }: Model): void {
-  keep({ origin, text, fields, edited, isUnread, isBehind: updates.length > 0 });
+export function keepModel(origin: string, { text, fields, edited, isUnread, updates, typed }: Model): void {
+  keep({ origin, text, fields, edited, isUnread, isBehind: updates.length > 0, typed });
 }
 
 export function dropDraft(): void {
@@ -48,10 +49,10 @@ export function dropDraft(): void {
 export function recallDraft(origin: string): { model: Model; isNew: boolean } | undefined {
   const draft = read();
   if (draft?.origin !== origin || typeof draft.text !== "string") return undefined;
-  const { text, fields, edited = true, isBehind, isNew = false } = draft;
+  const { text, fields, edited = true, isBehind, isNew = false, typed } = draft;
   const isUnread = draft.isUnread === true || !fields;
   const updates = isBehind && fields ? [() => fields] : [];
-  return { model: { text, fields, edited, isUnread, hasFields: true, updates }, isNew };
+  return { model: { text, fields, edited, isUnread, hasFields: true, updates, typed }, isNew };
 }
 
 function keep(draft: Draft | undefined): void {

@@ -5,6 +5,7 @@ import type { Schemas } from "../api/client";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
 import { type Fields, setAt, type Update, valueAt } from "./fields";
+import type { TypedCommand } from "./model";
 
 const text = messages.create;
 export type FieldName = keyof typeof text.fields;
@@ -12,6 +13,9 @@ export type FieldName = keyof typeof text.fields;
 export type FormState = {
   fields: Fields;
   change: (update: Update) => void;
+  /** The command as it was typed. */
+  typed: TypedCommand | undefined;
+  typeCommand: (text: string) => void;
   faults: ReadonlyMap<string, FieldFault[]>;
   /** Fields whose text cannot be sent. */
   blocked: readonly string[];

@@ -6,12 +6,16 @@ import type { Fields } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
 import { leadTo } from "./lead";
+import { beginWithKind, changeFields, type Model, typeCommand } from "./model";
 
 vi.mock("../shell/namespace", () => ({ useKnownNamespaces: () => [] }));
 
+type PageProps = { begin: Fields; onFields: (fields: Fields, blocked: unknown) => void; form?: string };
+
 /** The form with the fields that it changes, as the page holds them. */
-function Page({ begin, onFields }: { begin: Fields; onFields: (fields: Fields, blocked: unknown) => void }) {
-  const [fields, setFields] = useState(begin);
+function Page({ begin, onFields, form }: PageProps) {
+  const [model, setModel] = useState<Model>({ ...beginWithKind("mpijob"), fields: begin, isUnread: false });
+  const { fields = {}, typed } = model;
   const [blocked, setBlocked] = useState<Record<string, string | undefined>>({});
   const block = useCallback((path: string, why: string | undefined) => {
     setBlocked((before) => (before[path] === why ? before : { ...before, [path]: why }));
@@ -20,34 +24,64 @@ function Page({ begin, onFields }: { begin: Fields; onFields: (fields: Fields, b
   const common = { faults: new Map(), namespace: "team", onNamespace: () => {}, advice: undefined };
   const why = Object.keys(blocked).filter((path) => blocked[path]);
   return (
-    <FormProvider value={{ ...common, fields, block, blocked: why, change: (update) => setFields(update) }}>
-      <JobForm />
+    <FormProvider
+      value={{
+        ...common,
+        fields,
+        typed,
+        block,
+        blocked: why,
+        change: (update) => setModel((model) => changeFields(model, update)),
+        typeCommand: (text) => setModel((model) => typeCommand(model, text)),
+      }}
+    >
+      <JobForm key={form} />
     </FormProvider>
   );
 }
 
 function open(begin: Fields = {}) {
   const onFields = vi.fn();
-  render(<Page begin={begin} onFields={onFields} />);
+  const { rerender } = render(<Page begin={begin} onFields={onFields} />);
   return {
+    /** The same job in a form that is opened again. */
+    openAgain: () => rerender(<Page begin={begin} onFields={onFields} form="again" />),
     fields: () => onFields.mock.lastCall?.[0] as Fields,
     blocked: () => onFields.mock.lastCall?.[1] as Record<string, string | undefined>,
   };
 }
 
+const command = () => screen.getByRole<HTMLTextAreaElement>("textbox", { name: /^Command/ });
+
 test("a command with an open quote stays as it was typed, and the field reports it", async () => {
-  const { fields, blocked } = open();
-  const command = screen.getByRole<HTMLTextAreaElement>("textbox", { name: /^Command/ });
-  await userEvent.type(command, "python 'a");
+  const { fields, blocked, openAgain } = open();
+  await userEvent.type(command(), "python 'a");
   await userEvent.tab();
-  expect(command.value).toBe("python 'a");
+  openAgain();
+  expect(command().value).toBe("python 'a");
   expect(screen.getByText(/A quotation mark is not closed/)).toBeTruthy();
   expect(blocked().command).toBeTruthy();
-  await userEvent.type(command, " b'");
+  await userEvent.type(command(), " b'");
   await userEvent.tab();
-  expect(command.value).toBe("python 'a b'");
+  expect(command().value).toBe("python 'a b'");
   expect(screen.queryByText(/A quotation mark is not closed/)).toBeNull();
   expect([fields().command, blocked().command]).toEqual([["python", "a b"], undefined]);
+});
+
+test("a pasted script keeps its lines, and a shell runs it after one click", async () => {
+  const { fields, openAgain } = open();
+  const script = "set -e\ncd  /work && python train.py | tee log";
+  await userEvent.click(command());
+  await userEvent.paste(script);
+  await userEvent.tab();
+  openAgain();
+  expect(command().value).toBe(script);
+  expect(screen.getByText(/No shell runs the command. The program gets this as it is written: &&\s+\|\./)).toBeTruthy();
+  expect(screen.getByText(/The program gets all lines as arguments of one command/)).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "Run it with sh -c" }));
+  expect(fields().command).toEqual(["sh", "-c", script]);
+  expect(command().value).toBe(`sh -c '${script}'`);
+  expect(screen.queryByText(/No shell runs the command/)).toBeNull();
 });
 
 test("a text that is no number stays, with what is wrong with it", async () => {

@@ -7,10 +7,12 @@ import {
   bodyOf,
   changeFields,
   changeText,
+  commandText,
   isToBegin,
   type Model,
   sourceOf,
   stepOf,
+  typeCommand,
 } from "./model";
 import { readText } from "./yaml-text";
 
@@ -82,5 +84,27 @@ describe("a manifest of the person's own", () => {
     const model = answered(beginWithText(text), "read", { manifest: text, complete: false });
     expect(model).toMatchObject({ hasFields: false, text });
     expect(step(model)).toBeUndefined();
+  });
+});
+
+describe("a command", () => {
+  const begun = answered(beginWithKind("mpijob"), "begin", { ...blank, spec: { ...blank.spec, command: ["old"] } });
+  const shown = ({ fields = {}, typed }: Model) => commandText(fields, typed);
+
+  test("is shown as it was typed, also after the service has written the manifest", () => {
+    const typed = typeCommand(begun, "train   --lr 1 \\\n  --all");
+    const written = answered(typed, "write", { manifest: "kind: MPIJob\n", complete: true });
+    expect([written.fields?.command, shown(written)]).toEqual([["train", "--lr", "1", "--all"], typed.typed?.text]);
+  });
+
+  test("whose quote is open changes nothing but what is shown", () => {
+    const typed = typeCommand(begun, "train 'a");
+    expect([typed.fields, typed.updates, shown(typed)]).toEqual([begun.fields, [], "train 'a"]);
+  });
+
+  test("that was changed elsewhere is shown as it is now", () => {
+    const typed = typeCommand(begun, "train   --all");
+    expect(shown(changeFields(typed, setAt("command", ["other", "a b"])))).toBe("other 'a b'");
+    expect(shown(typeCommand(typed, ""))).toBe("");
   });
 });

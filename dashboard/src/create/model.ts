@@ -5,7 +5,8 @@
 // therefore functions: they are made at once, and again on what the service read.
 
 import { type Kind, kinds, type Schemas } from "../api/client";
-import { type Fields, specOf, type Update } from "./fields";
+import { hasOpenQuote, joinCommand, splitCommand } from "./command";
+import { type Fields, setAt, specOf, type Update } from "./fields";
 import { merge, type Written } from "./yaml-text";
 
 export type Model = {
@@ -21,7 +22,12 @@ export type Model = {
   hasFields: boolean;
   /** Changes of fields that the text does not have yet. */
   updates: readonly Update[];
+  /** The command as it was typed, which the fields have as words. */
+  typed?: TypedCommand;
 };
+
+/** A text, and the words that the job had when it was typed: others come from elsewhere, and replace it. */
+export type TypedCommand = { text: string; words: readonly string[] };
 
 /** What to ask the service for next: the job that a form begins with, the fields of the text, or the text of the fields. */
 export type Step = "begin" | "read" | "write";
@@ -37,6 +43,27 @@ export function beginWithText(text: string): Model {
 
 export function changeFields(model: Model, update: Update): Model {
   return { ...model, fields: model.fields && update(model.fields), updates: [...model.updates, update] };
+}
+
+/** Changes the command to what a person typed. With an open quote, it has no words yet: the job keeps those that it had. */
+export function typeCommand(model: Model, text: string): Model {
+  const words = splitCommand(text);
+  const next = hasOpenQuote(text) ? model : changeFields(model, setAt("command", words.length ? words : undefined));
+  return { ...next, typed: { text, words: wordsOf(next.fields) } };
+}
+
+/** The command as it is shown: as it was typed, for as long as nothing else has changed it. */
+export function commandText(fields: Fields, typed: TypedCommand | undefined): string {
+  const words = wordsOf(fields);
+  return typed && isSame(typed.words, words) ? typed.text : joinCommand(words);
+}
+
+function wordsOf(fields: Fields | undefined): string[] {
+  return fields && Array.isArray(fields.command) ? fields.command.map(String) : [];
+}
+
+function isSame(one: readonly string[], other: readonly string[]): boolean {
+  return one.length === other.length && one.every((word, at) => word === other[at]);
 }
 
 export function changeText(model: Model, text: string): Model {

@@ -130,6 +130,8 @@ function FormPane({ store, rendering, kind, faults, blocked, check, block, names
   const form = {
     fields,
     change: store.change,
+    typed: store.model.typed,
+    typeCommand: store.typeCommand,
     faults: placed,
     blocked: blocked.map(({ path = "" }) => path),
     block,

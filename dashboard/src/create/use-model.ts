@@ -17,6 +17,7 @@ import {
   type Step,
   sourceOf,
   stepOf,
+  typeCommand,
 } from "./model";
 import { readText, type Written } from "./yaml-text";
 
@@ -30,6 +31,7 @@ export type Store = {
   latest: () => Model;
   change: (update: Update) => void;
   type: (text: string) => void;
+  typeCommand: (text: string) => void;
   /** Takes an answer, unless the model has changed since it was asked for. */
   answer: (asked: Model, step: Step, answer: Schemas["RenderJobResponse"]) => void;
   drop: () => void;
@@ -65,6 +67,7 @@ export function useStore(origin: string, manifest: string | undefined): Store {
     latest: useCallback(() => latest.current, []),
     change: useCallback((update) => touch(changeFields(latest.current, update)), [touch]),
     type: useCallback((text) => touch(changeText(latest.current, text)), [touch]),
+    typeCommand: useCallback((text) => touch(typeCommand(latest.current, text)), [touch]),
     answer: useCallback(
       (asked, step, answer) => {
         if (latest.current === asked) set(answered(asked, step, answer), isTouched);

@@ -77,7 +77,7 @@ export const create = {
     },
     command: {
       label: "Command",
-      help: "What each rank runs. Quote arguments that contain spaces. There is no shell: for pipes and variables write sh -c '…'.",
+      help: "What each rank runs. Quote arguments that contain spaces. No shell runs it: for pipes, variables and scripts of several lines write sh -c '…'.",
       link: `${guide}/quick-start.md`,
     },
     inLauncher: {
@@ -343,6 +343,12 @@ export const create = {
     all: "What all pods request together, the Launcher's included.",
   },
   openQuote: "A quotation mark is not closed; until it is, the job keeps the command that it had.",
+  noShell: {
+    title: "No shell runs the command.",
+    signs: (signs: string) => `The program gets this as it is written: ${signs}.`,
+    lines: "The program gets all lines as arguments of one command.",
+    use: "Run it with sh -c",
+  },
   quota: {
     title: "Quota Available",
     checking: "Checking…",
