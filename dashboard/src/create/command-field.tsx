@@ -1,10 +1,12 @@
 // The command: typed as a shell has it, held as words. No shell reads it, which is said where somebody counts on one.
 
 import { Button, FormHelperText, HelperText, HelperTextItem, TextArea } from "@patternfly/react-core";
+import { Fragment } from "react";
 import { messages } from "../messages";
 import { hasOpenQuote, inShell, joinCommand, shellSigns } from "./command";
 import { FieldGroup } from "./field";
 import { fieldId, useBlock, useField, useForm } from "./form-context";
+import { leadTo } from "./lead";
 import { commandText } from "./model";
 
 const text = messages.create;
@@ -19,9 +21,12 @@ export function CommandField() {
   useBlock(at, why);
   const all = why ? [{ fault: why }, ...faults] : faults;
   const signs = shellSigns(shown);
-  const hint = signs.length > 0 && (
-    <NoShell signs={signs} onTake={() => typeCommand(joinCommand(inShell(shown.trim())))} />
-  );
+  // The button that was pressed is gone: the focus goes to the field.
+  const runInShell = () => {
+    typeCommand(joinCommand(inShell(shown.trim())));
+    leadTo([at]);
+  };
+  const hint = signs.length > 0 && <NoShell signs={signs} onTake={runInShell} />;
   const described = [all.length > 0 && `${fieldId(at)}-fault`, hint && `${fieldId(at)}-shell`].filter(Boolean);
   return (
     <FieldGroup at={at} isRequired faults={all} hint={hint}>
@@ -52,8 +57,18 @@ function NoShell({ signs, onTake }: { signs: string[]; onTake: () => void }) {
     <FormHelperText id={`${fieldId(at)}-shell`}>
       <HelperText isLiveRegion>
         <HelperTextItem variant="warning">
-          {text.noShell.title} {others.length > 0 && text.noShell.signs(others.join("  "))}{" "}
-          {others.length < signs.length && text.noShell.lines}{" "}
+          {text.noShell.title}{" "}
+          {others.length > 0 && (
+            <>
+              {text.noShell.signs}{" "}
+              {others.map((sign) => (
+                <Fragment key={sign}>
+                  <code>{sign}</code>{" "}
+                </Fragment>
+              ))}
+            </>
+          )}
+          {others.length < signs.length && `${text.noShell.lines} `}
           <Button variant="link" isInline onClick={onTake}>
             {text.noShell.use}
           </Button>

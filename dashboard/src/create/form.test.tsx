@@ -76,11 +76,11 @@ test("a pasted script keeps its lines, and a shell runs it after one click", asy
   await userEvent.tab();
   openAgain();
   expect(command().value).toBe(script);
-  expect(screen.getByText(/No shell runs the command. The program gets this as it is written: &&\s+\|\./)).toBeTruthy();
-  expect(screen.getByText(/The program gets all lines as arguments of one command/)).toBeTruthy();
+  const hint = screen.getByText(/No shell runs the command/);
+  expect(hint.textContent).toContain("The program gets these as plain text: && | All lines become one command.");
   await userEvent.click(screen.getByRole("button", { name: "Run it with sh -c" }));
   expect(fields().command).toEqual(["sh", "-c", script]);
-  expect(command().value).toBe(`sh -c '${script}'`);
+  expect([command().value, document.activeElement]).toEqual([`sh -c '${script}'`, command()]);
   expect(screen.queryByText(/No shell runs the command/)).toBeNull();
 });
 
@@ -93,6 +93,19 @@ test("a text that is no number stays, with what is wrong with it", async () => {
   expect([workers.value, fields().workers]).toEqual(["many", "many"]);
   expect(screen.getByText("“many” is not a whole number")).toBeTruthy();
   expect(blocked().workers).toBeTruthy();
+});
+
+test("memory without a unit asks what it means, and one click takes the answer", async () => {
+  const { fields } = open({ launcher: { limits: { memory: "512" } } });
+  const memory = screen.getByRole<HTMLInputElement>("textbox", { name: /^Memory per Worker/ });
+  await userEvent.type(memory, "16");
+  expect(screen.getByText("16 GiB?")).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "Use 16Gi" }));
+  expect([memory.value, fields().memory, document.activeElement]).toEqual(["16Gi", "16Gi", memory]);
+  expect(screen.queryByText("16 GiB?")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Only the Launcher" }));
+  await userEvent.click(screen.getByRole("button", { name: "Use 512Mi" }));
+  expect(fields().launcher?.limits).toEqual({ memory: "512Mi" });
 });
 
 test("a volume is no scratch space until somebody chose that", async () => {

@@ -1,16 +1,30 @@
 // The form: every field of a job, in sections. It holds no value and no rule of its own.
 
-import { Checkbox, ExpandableSection, Form, FormSection, Grid, GridItem } from "@patternfly/react-core";
+import {
+  Button,
+  Checkbox,
+  ExpandableSection,
+  Form,
+  FormHelperText,
+  FormSection,
+  Grid,
+  GridItem,
+  HelperText,
+  HelperTextItem,
+} from "@patternfly/react-core";
 import { type ReactNode, useState } from "react";
+import { bytes, quantityText } from "../format/quantity";
 import { messages } from "../messages";
 import { useKnownNamespaces } from "../shell/namespace";
 import { AdviceHint, adviceOf, takeAdvice } from "./advice";
 import { CommandField } from "./command-field";
 import { type Control, controlsOf, ownScheduling, type Section } from "./controls";
 import { CheckField, ChoiceField, NumberField, TextBox, TextField, YamlField } from "./field";
-import { isObject, kindOfFields } from "./fields";
+import { isObject, kindOfFields, setAt, textAt, type Update } from "./fields";
 import { fieldId, labelOf, useField, useForm } from "./form-context";
+import { leadTo } from "./lead";
 import { AmountList, TextList, TolerationList, VariableList, VolumeList } from "./lists";
+import { meantMemory } from "./memory";
 
 const text = messages.create;
 
@@ -90,7 +104,7 @@ function Field({ control }: { control: Control }): ReactNode {
   const { at } = control;
   switch (control.as) {
     case "text":
-      return <TextField {...control} hint={<Hint at={at} />} />;
+      return <TextField {...control} hint={["cpu", "memory"].includes(at) && <Hint at={at} />} />;
     case "number":
       return <NumberField {...control} />;
     case "choice":
@@ -142,17 +156,48 @@ function OwnScheduling({ at, role }: { at: string; role: "worker" | "launcher" }
   );
 }
 
-/** What former runs used of a resource, beside the field that says what to request. */
+/** Below the fields that say what to request: the unit that may be missing, and what former runs used. */
 function Hint({ at }: { at: string }) {
-  const { advice, change } = useForm();
+  const { fields, advice, change } = useForm();
+  const memory = at === "memory" ? at : `${at}.memory`;
   const role = at.startsWith("launcher.") ? "Launcher" : "Worker";
   const resources = (["cpu", "memory"] as const).filter((one) => at === one || at === "launcher.limits");
   const ofRole = adviceOf(advice, role);
-  return resources.map((resource) => (
-    <AdviceHint
-      key={resource}
-      advice={ofRole?.[resource]}
-      onTake={(amount) => change(takeAdvice(role, resource, amount))}
-    />
-  ));
+  // The button that was pressed is gone: the focus goes to its field.
+  const take = (update: Update) => {
+    change(update);
+    leadTo([at]);
+  };
+  return (
+    <>
+      {at !== "cpu" && <MeantHint typed={textAt(fields, memory)} onTake={(amount) => take(setAt(memory, amount))} />}
+      {resources.map((resource) => (
+        <AdviceHint
+          key={resource}
+          advice={ofRole?.[resource]}
+          onTake={(amount) => take(takeAdvice(role, resource, amount))}
+        />
+      ))}
+    </>
+  );
+}
+
+/** Asks what an amount of memory means that has no unit. */
+function MeantHint({ typed, onTake }: { typed: string; onTake: (amount: string) => void }) {
+  const meant = meantMemory(typed);
+  if (!meant.length) return null;
+  return (
+    <FormHelperText>
+      <HelperText isLiveRegion>
+        {meant.map((amount) => (
+          <HelperTextItem key={amount}>
+            {text.meant(quantityText(amount, bytes))}{" "}
+            <Button variant="link" isInline onClick={() => onTake(amount)}>
+              {text.advice.take(amount)}
+            </Button>
+          </HelperTextItem>
+        ))}
+      </HelperText>
+    </FormHelperText>
+  );
 }

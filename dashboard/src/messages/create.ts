@@ -327,6 +327,7 @@ export const create = {
     twice: (name: string) => `“${name}” is there twice`,
     nameless: (index: number) => `Entry ${index} does not name its source`,
   },
+  meant: (amount: string) => `${amount}?`,
   notANumber: (typed: string) => `“${typed}” is not a whole number`,
   optional: "Optional",
   help: (field: string) => `Help for ${field}`,
@@ -345,8 +346,8 @@ export const create = {
   openQuote: "A quotation mark is not closed; until it is, the job keeps the command that it had.",
   noShell: {
     title: "No shell runs the command.",
-    signs: (signs: string) => `The program gets this as it is written: ${signs}.`,
-    lines: "The program gets all lines as arguments of one command.",
+    signs: "The program gets these as plain text:",
+    lines: "All lines become one command.",
     use: "Run it with sh -c",
   },
   quota: {
