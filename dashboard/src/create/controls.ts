@@ -7,7 +7,9 @@ import { messages } from "../messages";
 const { choices } = messages.create;
 
 export type Control = { at: string } & (
-  | { as: "text" | "number"; placeholder?: string; isRequired?: boolean; isWide?: boolean }
+  | { as: "text"; placeholder?: string; isRequired?: boolean; isWide?: boolean }
+  /** `least`: the least that the contract allows; the field has buttons for one more and one less. */
+  | { as: "number"; isRequired?: boolean; least?: number }
   | { as: "choice"; choices: Readonly<Record<string, string>> }
   /** `isNot`: checked means that the field is not set. */
   | { as: "check"; isNot?: boolean }
@@ -48,11 +50,11 @@ export const sections: Readonly<Record<Section, readonly Control[]>> = {
     { at: "workdir", as: "text", isWide: true, placeholder: "/workspace" },
   ],
   size: [
-    { at: "workers", as: "number", isRequired: true },
-    { at: "gpus", as: "number" },
+    { at: "workers", as: "number", isRequired: true, least: 1 },
+    { at: "gpus", as: "number", least: 0 },
     { at: "cpu", as: "text", placeholder: "4" },
     { at: "memory", as: "text", placeholder: "16Gi" },
-    { at: "slots", as: "number" },
+    { at: "slots", as: "number", least: 1 },
     { at: "mpi", as: "choice", choices: choices.mpi },
     { at: "transport", as: "choice", choices: choices.transport },
     { at: "untagged", as: "check", isNot: true },
@@ -67,17 +69,17 @@ export const sections: Readonly<Record<Section, readonly Control[]>> = {
     { at: "queue", as: "text" },
     { at: "priority", as: "text" },
     { at: "deadlineSeconds", as: "number" },
-    { at: "retries", as: "number" },
+    { at: "retries", as: "number", least: 0 },
     { at: "ttlSeconds", as: "number" },
     { at: "cleanPodPolicy", as: "choice", choices: choices.cleanPodPolicy },
-    { at: "minAvailable", as: "number" },
+    { at: "minAvailable", as: "number", least: 1 },
     { at: "suspend", as: "check" },
     { at: "labels", as: "texts" },
     { at: "annotations", as: "texts" },
   ],
   failures: [
     { at: "failures.workerFailure", as: "choice", choices: choices.workerFailure },
-    { at: "failures.maxGangRestarts", as: "number" },
+    { at: "failures.maxGangRestarts", as: "number", least: 0 },
     { at: "failures.startTimeout", as: "text", placeholder: "10m" },
     { at: "failures.stallTimeout", as: "text", placeholder: "10m" },
   ],

@@ -1,6 +1,7 @@
 // The controls of single values, each with its label, help and faults.
 
 import {
+  Button,
   Checkbox,
   FormGroup,
   FormHelperText,
@@ -8,13 +9,17 @@ import {
   FormSelectOption,
   HelperText,
   HelperTextItem,
+  InputGroup,
+  InputGroupItem,
   TextArea,
   TextInput,
 } from "@patternfly/react-core";
+import MinusIcon from "@patternfly/react-icons/dist/esm/icons/minus-icon";
+import PlusIcon from "@patternfly/react-icons/dist/esm/icons/plus-icon";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
-import { wholeNumber } from "./fields";
+import { stepped, wholeNumber } from "./fields";
 import { fieldId, labelOf, nameOf, useBlock, useField } from "./form-context";
 import { FieldHelp } from "./help";
 
@@ -70,33 +75,51 @@ type TextProps = Omit<GroupProps, "children" | "role"> & {
   isNumber?: boolean;
   placeholder?: string;
   list?: string[];
+  /** Buttons for the next number up and down. */
+  step?: Step;
 };
+type Step = { by: (by: 1 | -1) => void; canBy: (by: 1 | -1) => boolean };
 
 /** A line of text, of a value that the page holds. */
-export function TextBox({ value, onChange, isNumber, placeholder, list, ...group }: TextProps) {
+export function TextBox({ value, onChange, isNumber, placeholder, list, step, ...group }: TextProps) {
   const { at, faults = [], isRequired } = group;
   const id = fieldId(at);
   const [typed, setTyped, settle] = useTyped(value);
+  const input = (
+    <TextInput
+      id={id}
+      name={at}
+      inputMode={isNumber ? "numeric" : undefined}
+      value={typed}
+      placeholder={placeholder}
+      isRequired={isRequired}
+      validated={faults.length ? "error" : "default"}
+      aria-describedby={faults.length ? `${id}-fault` : undefined}
+      list={list ? `${id}-list` : undefined}
+      autoComplete="off"
+      spellCheck={false}
+      onChange={(_event, next) => {
+        setTyped(next);
+        onChange(next);
+      }}
+      onBlur={settle}
+      onKeyDown={(event) => {
+        if (!step || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
+        event.preventDefault();
+        step.by(event.key === "ArrowUp" ? 1 : -1);
+        settle();
+      }}
+    />
+  );
   return (
     <FieldGroup {...group}>
-      <TextInput
-        id={id}
-        name={at}
-        inputMode={isNumber ? "numeric" : undefined}
-        value={typed}
-        placeholder={placeholder}
-        isRequired={isRequired}
-        validated={faults.length ? "error" : "default"}
-        aria-describedby={faults.length ? `${id}-fault` : undefined}
-        list={list ? `${id}-list` : undefined}
-        autoComplete="off"
-        spellCheck={false}
-        onChange={(_event, next) => {
-          setTyped(next);
-          onChange(next);
-        }}
-        onBlur={settle}
-      />
+      {step ? (
+        <Steps label={labelOf(at)} step={step}>
+          {input}
+        </Steps>
+      ) : (
+        input
+      )}
       {list && (
         <datalist id={`${id}-list`}>
           {list.map((one) => (
@@ -108,6 +131,28 @@ export function TextBox({ value, onChange, isNumber, placeholder, list, ...group
   );
 }
 
+function Steps({ label, step, children }: { label: string; step: Step; children: ReactNode }) {
+  const button = (by: 1 | -1, name: string, icon: ReactNode) => (
+    <InputGroupItem>
+      <Button
+        variant="control"
+        aria-label={name}
+        icon={icon}
+        // Not disabled: it keeps the focus when the last step was taken.
+        isAriaDisabled={!step.canBy(by)}
+        onClick={() => step.by(by)}
+      />
+    </InputGroupItem>
+  );
+  return (
+    <InputGroup>
+      {button(-1, text.less(label), <MinusIcon />)}
+      <InputGroupItem isFill>{children}</InputGroupItem>
+      {button(1, text.more(label), <PlusIcon />)}
+    </InputGroup>
+  );
+}
+
 type FieldProps = { at: string; isRequired?: boolean; placeholder?: string; hint?: ReactNode };
 
 export function TextField(props: FieldProps) {
@@ -115,11 +160,18 @@ export function TextField(props: FieldProps) {
   return <TextBox {...props} value={String(value ?? "")} faults={faults} onChange={set} />;
 }
 
-/** A whole number. Other texts stay, with what is wrong with them. */
-export function NumberField(props: FieldProps) {
+/**
+ * A whole number, with buttons for one more and one less where `least` is given. PatternFly's NumberInput is not used: it
+ * takes no other text and makes a number of an empty one, while here what was typed stays, with what is wrong with it.
+ */
+export function NumberField({ least, ...props }: FieldProps & { least?: number }) {
   const { value, faults, set } = useField(props.at);
   const why = typeof value === "string" ? text.notANumber(value) : undefined;
   useBlock(props.at, why);
+  const step = (by: 1 | -1) => {
+    const next = stepped(value, by, least ?? 0);
+    if (next !== undefined) set(next);
+  };
   return (
     <TextBox
       {...props}
@@ -127,6 +179,7 @@ export function NumberField(props: FieldProps) {
       value={String(value ?? "")}
       faults={why ? [{ fault: why }] : faults}
       onChange={(next) => set(wholeNumber(next))}
+      step={least === undefined ? undefined : { by: step, canBy: (by) => stepped(value, by, least) !== undefined }}
     />
   );
 }

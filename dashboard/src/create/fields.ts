@@ -64,3 +64,10 @@ export function wholeNumber(text: string): number | string | undefined {
   if (trimmed === "") return undefined;
   return /^[+-]?\d{1,15}$/.test(trimmed) ? Number(trimmed) : text;
 }
+
+/** The next number up or down, at least `least`; nothing where there is none, or where the field has another text. */
+export function stepped(value: unknown, by: 1 | -1, least: number): number | undefined {
+  if (value === undefined) return by > 0 ? least : undefined;
+  const next = typeof value === "number" ? Math.max(value + by, least) : undefined;
+  return next === value ? undefined : next;
+}

@@ -95,6 +95,23 @@ test("a text that is no number stays, with what is wrong with it", async () => {
   expect(blocked().workers).toBeTruthy();
 });
 
+test("a whole number goes up and down by buttons and arrow keys, and an empty one stays empty", async () => {
+  const { fields } = open({ workers: 2 });
+  const less = screen.getByRole("button", { name: "Number of Workers: one less" });
+  await userEvent.click(less);
+  await userEvent.click(less);
+  expect([fields().workers, less.getAttribute("aria-disabled"), document.activeElement]).toEqual([1, "true", less]);
+  const workers = screen.getByRole<HTMLInputElement>("textbox", { name: /^Number of Workers/ });
+  await userEvent.type(workers, "0{ArrowUp}{ArrowUp}{ArrowDown}");
+  expect([workers.value, fields().workers]).toEqual(["11", 11]);
+  const slots = screen.getByRole<HTMLInputElement>("textbox", { name: /^Slots per Worker/ });
+  await userEvent.click(slots);
+  await userEvent.tab();
+  expect([slots.value, fields().slots]).toEqual(["", undefined]);
+  await userEvent.click(screen.getByRole("button", { name: "Slots per Worker: one more" }));
+  expect([slots.value, fields().slots]).toEqual(["1", 1]);
+});
+
 test("memory without a unit asks what it means, and one click takes the answer", async () => {
   const { fields } = open({ launcher: { limits: { memory: "512" } } });
   const memory = screen.getByRole<HTMLInputElement>("textbox", { name: /^Memory per Worker/ });

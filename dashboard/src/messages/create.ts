@@ -327,6 +327,8 @@ export const create = {
     twice: (name: string) => `“${name}” is there twice`,
     nameless: (index: number) => `Entry ${index} does not name its source`,
   },
+  more: (field: string) => `${field}: one more`,
+  less: (field: string) => `${field}: one less`,
   meant: (amount: string) => `${amount}?`,
   notANumber: (typed: string) => `“${typed}” is not a whole number`,
   optional: "Optional",
