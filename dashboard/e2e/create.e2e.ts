@@ -113,6 +113,13 @@ describe("creating a job", () => {
       await tabTo(page, "Choose MPIJob");
       await page.keyboard.press("Enter");
       await page.locator("#field-name").waitFor();
+      await page.getByRole("heading", { level: 1, name: "Create MPIJob" }).waitFor();
+      await tabTo(page, "Choose another kind of job");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { level: 1, name: "Create job" }).waitFor();
+      await tabTo(page, "Choose MPIJob");
+      await page.keyboard.press("Enter");
+      await page.locator("#field-name").waitFor();
       await tabTo(page, /^Name(?!space)/);
       await page.keyboard.type("typed");
       await tabTo(page, "Training Image");

@@ -15,7 +15,7 @@ export type Control = { at: string } & (
   | { as: "check"; isNot?: boolean }
   | { as: "namespace" | "command" | "yaml" | "texts" | "amounts" | "variables" | "volumes" | "tolerations" | "own" }
 );
-export type Section = "what" | "size" | "data" | "more" | "failures" | "scheduling" | "worker" | "launcher";
+export type Section = "what" | "where" | "size" | "data" | "more" | "failures" | "scheduling" | "worker" | "launcher";
 
 const scheduling = (below: string): Control[] => [
   { at: `${below}.nodeSelector`, as: "texts" },
@@ -41,13 +41,17 @@ const part = (role: "worker" | "launcher"): Control[] => [
 
 export const sections: Readonly<Record<Section, readonly Control[]>> = {
   what: [
-    { at: "name", as: "text", isRequired: true },
-    { at: "namespace", as: "namespace" },
+    { at: "name", as: "text", isRequired: true, isWide: true },
     { at: "runtime", as: "text", isRequired: true, isWide: true, placeholder: "torch-distributed" },
     { at: "image", as: "text", isRequired: true, isWide: true, placeholder: "quay.io/team/image:1.0" },
     { at: "command", as: "command" },
     { at: "inLauncher", as: "check", isNot: true },
     { at: "workdir", as: "text", isWide: true, placeholder: "/workspace" },
+  ],
+  where: [
+    { at: "namespace", as: "namespace" },
+    { at: "queue", as: "text" },
+    { at: "priority", as: "text" },
   ],
   size: [
     { at: "workers", as: "number", isRequired: true, least: 1 },
@@ -55,10 +59,6 @@ export const sections: Readonly<Record<Section, readonly Control[]>> = {
     { at: "cpu", as: "text", placeholder: "4" },
     { at: "memory", as: "text", placeholder: "16Gi" },
     { at: "slots", as: "number", least: 1 },
-    { at: "mpi", as: "choice", choices: choices.mpi },
-    { at: "transport", as: "choice", choices: choices.transport },
-    { at: "untagged", as: "check", isNot: true },
-    { at: "restricted", as: "check" },
   ],
   data: [
     { at: "env", as: "texts" },
@@ -66,8 +66,10 @@ export const sections: Readonly<Record<Section, readonly Control[]>> = {
     { at: "mounts", as: "volumes" },
   ],
   more: [
-    { at: "queue", as: "text" },
-    { at: "priority", as: "text" },
+    { at: "mpi", as: "choice", choices: choices.mpi },
+    { at: "transport", as: "choice", choices: choices.transport },
+    { at: "untagged", as: "check", isNot: true },
+    { at: "restricted", as: "check" },
     { at: "deadlineSeconds", as: "number" },
     { at: "retries", as: "number", least: 0 },
     { at: "ttlSeconds", as: "number" },

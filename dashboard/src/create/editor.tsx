@@ -8,7 +8,6 @@ import type { Kind } from "../api/client";
 import { allowed, useIdentity } from "../api/identity";
 import type { FieldFault } from "../api/problem";
 import { FaultList } from "../components/faults";
-import { PageHeader } from "../components/page-header";
 import { ErrorAlert } from "../components/states";
 import { useToast } from "../components/toasts";
 import { jobAddress } from "../jobs/actions";
@@ -19,6 +18,7 @@ import { pathsOf } from "./controls";
 import { CopyMenu } from "./copy-menu";
 import { fieldOf } from "./faults";
 import { kindOfFields, valueAt } from "./fields";
+import { CreateHeader } from "./header";
 import { leadable, leadTo, useLead } from "./lead";
 import { kindWritten, type Model, sourceOf } from "./model";
 import { labelAt } from "./notices";
@@ -30,7 +30,7 @@ import { readText, withNamespace } from "./yaml-text";
 
 const text = messages.create;
 
-type Props = { origin: string; beginning: string | undefined; title: string };
+type Props = { origin: string; beginning: string | undefined; title: string | undefined };
 
 export function Editor({ origin, beginning, title }: Props) {
   const navigate = useNavigate();
@@ -60,7 +60,10 @@ export function Editor({ origin, beginning, title }: Props) {
   };
   return (
     <>
-      <PageHeader title={title} actions={<CopyMenu read={rendering.settle} namespace={namespace} />} />
+      <CreateHeader
+        {...{ title, kind, namespace }}
+        actions={<CopyMenu read={rendering.settle} namespace={namespace} />}
+      />
       <PageSection isFilled>
         <Stack hasGutter>
           {store.isRestored && <Restored onStartOver={store.drop} />}

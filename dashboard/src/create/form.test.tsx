@@ -1,4 +1,4 @@
-import { render, screen } from "@testing-library/react";
+import { render, screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { useCallback, useState } from "react";
 import { expect, test, vi } from "vitest";
@@ -157,6 +157,18 @@ test("a section with a text that cannot be sent is open, and the first faulty fi
   await userEvent.click(screen.getByRole("button", { name: "Add to Volumes" }));
   leadTo(["mounts"]);
   expect(document.activeElement).toBe(screen.getByLabelText("Volumes 1, Mount path"));
+});
+
+test("sections follow one another as people think of a job, and what few people need is folded", async () => {
+  open();
+  const titles = screen.getAllByRole("heading", { level: 2 }).map((one) => one.textContent);
+  expect(titles).toEqual(["What to run", "Where to run", "How big", "Data"]);
+  const where = within(screen.getByRole("group", { name: "Where to run" })).getAllByRole("combobox");
+  const texts = within(screen.getByRole("group", { name: "Where to run" })).getAllByRole("textbox");
+  expect([...where, ...texts].map((one) => one.getAttribute("name"))).toEqual(["namespace", "queue", "priority"]);
+  expect(screen.queryByLabelText(/^Launch transport/)).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Show Advanced Options" }));
+  expect(screen.getByLabelText(/^Launch transport/)).toBeTruthy();
 });
 
 test("a kind's form has only what that kind has", () => {

@@ -32,7 +32,7 @@ export function JobForm() {
   const kind = kindOfFields(useForm().fields);
   return (
     <Form aria-label={text.form} onSubmit={(event) => event.preventDefault()}>
-      {(["what", "size", "data"] as const).map((section) => (
+      {(["what", "where", "size", "data"] as const).map((section) => (
         <FormSection key={section} title={text.sections[section]} titleElement="h2">
           <Fields controls={controlsOf(kind, section)} />
         </FormSection>

@@ -2,13 +2,10 @@
 
 import { PageSection } from "@patternfly/react-core";
 import { Route, Routes } from "react-router-dom";
-import { PageHeader } from "../components/page-header";
-import { messages } from "../messages";
 import { FileDrop } from "./file-drop";
 import { Guide } from "./guide";
+import { GuideHeader } from "./header";
 import { Wizard } from "./wizard";
-
-const text = messages.create;
 
 export function CreatePage() {
   return (
@@ -18,7 +15,7 @@ export function CreatePage() {
           index
           element={
             <>
-              <PageHeader title={text.guide.title} description={text.guide.description} />
+              <GuideHeader />
               <PageSection>
                 <Guide />
               </PageSection>

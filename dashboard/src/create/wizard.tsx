@@ -3,11 +3,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSearchParams } from "react-router-dom";
 import { ask, client, kindOf } from "../api/client";
-import { PageHeader } from "../components/page-header";
 import { ErrorState, LoadingLines } from "../components/states";
 import { messages } from "../messages";
 import { originOf } from "./draft";
 import { Editor } from "./editor";
+import { CreateHeader } from "./header";
 
 const text = messages.create;
 
@@ -17,33 +17,25 @@ export function Wizard() {
   const set = query.getAll("set");
   const file = query.get("file");
   const origin = file ?? (from ? `from:${from}:${set.join()}` : originOf(query.get("type")));
+  const title = from ? text.fromJob(from.split("/")[2] ?? "") : undefined;
   const copy = useCopyOf(from, set);
-  if (copy.error) return <Failed error={copy.error} onRetry={() => void copy.refetch()} />;
+  if (copy.error) {
+    return (
+      <>
+        <CreateHeader title={title} />
+        <ErrorState error={copy.error} onRetry={() => void copy.refetch()} />
+      </>
+    );
+  }
   if (from && copy.data === undefined) {
     return (
       <>
-        <PageHeader title={text.title} />
+        <CreateHeader title={title} />
         <LoadingLines />
       </>
     );
   }
-  return (
-    <Editor
-      key={origin}
-      origin={origin}
-      beginning={copy.data}
-      title={from ? text.fromJob(from.split("/")[2] ?? "") : text.title}
-    />
-  );
-}
-
-function Failed({ error, onRetry }: { error: unknown; onRetry: () => void }) {
-  return (
-    <>
-      <PageHeader title={text.title} />
-      <ErrorState error={error} onRetry={onRetry} />
-    </>
-  );
+  return <Editor key={origin} origin={origin} beginning={copy.data} title={title} />;
 }
 
 /** The manifest of another job under a new name, with changes, as the service would create it. */

@@ -4,6 +4,9 @@ const guide = "https://github.com/opendatahub-io/odh-mpi/blob/main/docs";
 
 export const create = {
   title: "Create job",
+  titleOf: (kind: string) => `Create ${kind}`,
+  otherKind: "Choose another kind of job",
+  breadcrumb: "Breadcrumb",
   guide: {
     title: "Create job",
     description: "Choose what fits your program. You can change it later.",
@@ -290,7 +293,8 @@ export const create = {
   },
   sections: {
     what: "What to run",
-    size: "Where and how big",
+    where: "Where to run",
+    size: "How big",
     data: "Data",
     more: "How it runs",
     failures: "Failures",
