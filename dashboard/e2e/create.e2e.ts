@@ -292,6 +292,11 @@ describe("creating a job", () => {
       await summary.getByRole("button", { name: "Limits (Launcher)", exact: true }).click();
       expect(await limit("Resource").evaluate((input) => input === document.activeElement)).toBe(true);
       await inspectThemes(page, "create-faults");
+      // What is corrected leaves the list, which stays: it would be announced again if it came again.
+      await summary.evaluate((list) => list.setAttribute("data-first", ""));
+      await page.getByRole("button", { name: "Use 16Gi" }).click();
+      await expect.poll(() => summary.getByRole("listitem").count()).toBe(1);
+      expect(await page.locator("[data-first]").count()).toBe(1);
       await page.locator("#field-memory").fill("");
       await limit("Amount").fill("1");
       await page.getByRole("button", { name: "Create Job" }).click();

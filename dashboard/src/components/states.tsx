@@ -65,11 +65,11 @@ export function ErrorState({
   actions?: ReactNode;
   headingLevel?: "h1" | "h2" | "h3";
 }) {
-  const { icon, title, body, status } = describeError(error);
+  const { icon, title, status } = describeError(error);
   return (
     <EmptyState titleText={title} headingLevel={headingLevel} icon={icon} status={status}>
       <EmptyStateBody>
-        <bdi>{body}</bdi>
+        <Body error={error} />
         <Hint error={error} />
       </EmptyStateBody>
       {(onRetry || actions || hasCode(error, "Unauthenticated")) && (
@@ -132,7 +132,7 @@ export function ErrorAlert({
 }
 
 /** What an error is about: its faults one by one, which its message has with their paths, or its message. */
-function Body({ error, title }: { error: unknown; title: string | undefined }) {
+function Body({ error, title }: { error: unknown; title?: string }) {
   const described = describeError(error);
   const faults = error instanceof ProblemError ? error.problem.fields : [];
   const isListed = faults.length > 0 && faults.every(({ fault = "" }) => described.body.includes(fault));

@@ -1,7 +1,7 @@
 // The service's dry run of the job: what to correct, what to improve, and what the job would wait for.
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
 import { DisconnectedError, type FieldFault, hasCode, ProblemError } from "../api/problem";
 import { pollInterval } from "../api/stream";
@@ -34,7 +34,13 @@ export function useCheck(namespace: string, source: RenderBody | undefined): Che
     refetchInterval: ({ state }) => (isAway(state.error) ? pollInterval : false),
   });
   const { error } = query;
-  const faults = faultsOf(error);
+  const isAnswered = query.isError || (query.isSuccess && !query.isPlaceholderData);
+  // The faults of before stay until the next answer: they would come and go, and be announced, with each pause of typing.
+  const before = useRef<FieldFault[]>([]);
+  const faults = isAnswered || !source || !namespace ? faultsOf(error) : before.current;
+  useEffect(() => {
+    before.current = faults;
+  });
   return {
     answer: error ? undefined : query.data,
     faults,

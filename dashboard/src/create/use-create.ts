@@ -39,5 +39,5 @@ export function useCreate(
     onError: () => setRefused(written()),
     onSuccess: onCreated,
   });
-  return { send: mutate, isPending, error: refused === written() ? error : null };
+  return { send: mutate, isPending, error: error && refused === written() ? error : null };
 }
