@@ -32,7 +32,7 @@ describe("the administrator's pages", () => {
         await inspect(page, `admin-usage-${theme}`);
       });
       await visit(`/admin/audit?namespace=${namespace}`, { theme }, async (page) => {
-        await page.locator("td", { hasText: "CreateJob" }).first().waitFor();
+        await page.locator("tr", { hasText: "CreateJob" }).first().getByText("200", { exact: true }).waitFor();
         await inspect(page, `admin-audit-${theme}`);
       });
     }

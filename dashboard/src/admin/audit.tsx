@@ -10,6 +10,7 @@ import { ErrorState, LoadingLines, NothingHere } from "../components/states";
 import { Exact } from "../components/time";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
+import { objectsOf, type Result, resultOf } from "./audit-result";
 
 const text = messages.admin.audit;
 type Operation = Schemas["AuditedOperation"];
@@ -93,7 +94,6 @@ function Filters({ filter, onFilter }: { filter: Filter; onFilter: (filter: Filt
 
 function Operations({ operations }: { operations: Operation[] }) {
   const first = ({ lines }: Operation) => lines[0];
-  const result = ({ lines }: Operation) => lines.find(({ stage }) => stage === "ResponseComplete");
   return (
     <DataTable
       label={messages.admin.tabs.audit}
@@ -104,22 +104,35 @@ function Operations({ operations }: { operations: Operation[] }) {
         { label: text.who, cell: (one) => <bdi>{first(one)?.who}</bdi> },
         { label: text.verb, cell: (one) => `${first(one)?.verb ?? ""} ${first(one)?.resource ?? ""}` },
         { label: text.where, cell: (one) => first(one)?.namespace },
-        { label: text.object, cell: (one) => <bdi>{first(one)?.object || result(one)?.object}</bdi> },
+        { label: text.object, cell: ({ lines }) => <Objects names={objectsOf(lines)} /> },
         { label: text.address, cell: (one) => <span className="app-nowrap">{first(one)?.address}</span> },
-        { label: text.result, cell: (one) => <Result line={result(one)} /> },
+        { label: text.result, cell: ({ lines }) => <ResultOf result={resultOf(lines)} /> },
       ]}
     />
   );
 }
 
-function Result({ line }: { line: Schemas["AuditLine"] | undefined }) {
-  if (line?.status === undefined) return text.open;
+const mostNames = 3;
+
+function Objects({ names }: { names: string[] }) {
+  const others = names.slice(mostNames);
+  return (
+    <bdi title={others.length ? names.join(", ") : undefined}>
+      {names.slice(0, mostNames).join(", ")}
+      {others.length > 0 && ` ${text.andMore(others.length)}`}
+    </bdi>
+  );
+}
+
+function ResultOf({ result }: { result: Result }) {
+  if (result.kind === "unknown") return text.open;
+  const isGood = result.kind === "accepted" || result.status < 400;
   return (
     <>
-      <Label className="app-label" isCompact status={line.status < 400 ? "success" : "danger"}>
-        {line.status}
+      <Label className="app-label" isCompact status={isGood ? "success" : "danger"}>
+        {result.kind === "accepted" ? text.accepted : result.status}
       </Label>{" "}
-      <bdi>{line.reason}</bdi>
+      {result.kind === "answered" && <bdi>{result.reason}</bdi>}
     </>
   );
 }

@@ -150,5 +150,7 @@ export const admin = {
     more: "Show older",
     export: "Export the log",
     open: "no result recorded",
+    accepted: "accepted",
+    andMore: (number: number) => `and ${number} more`,
   },
 } as const;
