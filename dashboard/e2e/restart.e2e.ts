@@ -45,7 +45,7 @@ function create(name: string): Promise<unknown> {
 }
 
 const live = (page: Page) => page.getByRole("button", { name: "Live", exact: true });
-const cut = (page: Page) => page.getByRole("button", { name: "Updated every 5 seconds" });
+const cut = (page: Page) => page.getByRole("button", { name: /^Not updated since \d\d:\d\d:\d\d$/ });
 const rowOf = (name: string) => `tr:has(bdi:text-is("${name}"))`;
 const patience = { timeout: 60_000 };
 

@@ -20,11 +20,11 @@ export type JobsEvent = {
   complete?: boolean;
 };
 
-/** `ended`: the service ended the stream for a reason that trying again does not change. */
+/** `cut`: since the first of several attempts in a row. `ended`: the service ended the stream for a reason that trying again does not change. */
 export type StreamState =
   | { state: "connecting" }
   | { state: "live" }
-  | { state: "cut"; retryAt: number }
+  | { state: "cut"; since: number; retryAt: number }
   | { state: "ended"; error: ProblemError };
 
 export const pollInterval = 5_000;
@@ -57,10 +57,12 @@ async function run(
 ): Promise<void> {
   let lastEventId = "";
   let attempt = 0;
+  let since: number | undefined;
   onState({ state: "connecting" });
   while (!stop.aborted) {
     const ended = await readOnce(filter, lastEventId, stop, (event) => {
       attempt = 0;
+      since = undefined;
       if (event.id) lastEventId = event.id;
       if (event.type !== "snapshot" || event.complete) onState({ state: "live" });
       if (event.type !== "heartbeat") onEvent(event);
@@ -72,7 +74,8 @@ async function run(
     }
     const wait = backoff(attempt);
     attempt += 1;
-    onState({ state: "cut", retryAt: Date.now() + wait });
+    since ??= Date.now();
+    onState({ state: "cut", since, retryAt: Date.now() + wait });
     await pause(wait, stop);
   }
 }

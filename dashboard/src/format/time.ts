@@ -51,6 +51,18 @@ export function exact(time: string | number | Date): string {
   return new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "long" }).format(new Date(time));
 }
 
+const seconds = new Intl.DateTimeFormat(locale, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
+
+/** `08:27:58`. */
+export function timeOfDay(time: string | number | Date): string {
+  return seconds.format(new Date(time));
+}
+
 /** The time of day with milliseconds, for lines of logs and events. */
 export function clock(time: string | number | Date): string {
   const format = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false };
