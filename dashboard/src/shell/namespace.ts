@@ -1,7 +1,8 @@
-// The chosen namespace: `?namespace=` in the address, else the one chosen last. Empty: all namespaces.
+// The chosen namespace: `?namespace=` in the address, else the one chosen last. Empty: all namespaces. What an address
+// chooses is remembered as if the person had chosen it, because links to other pages do not repeat it.
 
 import { useQuery } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useCallback, useEffect } from "react";
 import { useParams, useSearchParams } from "react-router-dom";
 import { keys } from "../api/cache";
 import { ask, client } from "../api/client";
@@ -14,10 +15,11 @@ const mostKnown = 30;
 export function useNamespace(): [string, (namespace: string) => void] {
   const [query, setQuery] = useSearchParams();
   const { namespace: inPath } = useParams();
+  const inQuery = query.get("namespace");
+  useEffect(() => rememberAddress(inQuery ?? undefined, inPath), [inQuery, inPath]);
   const choose = useCallback(
     (namespace: string) => {
-      remember(lastKey, namespace);
-      if (namespace) rememberNamespace(namespace);
+      rememberChoice(namespace);
       setQuery((before) => {
         const after = new URLSearchParams(before);
         after.set("namespace", namespace);
@@ -27,7 +29,7 @@ export function useNamespace(): [string, (namespace: string) => void] {
     },
     [setQuery],
   );
-  return [inPath ?? query.get("namespace") ?? recall(lastKey) ?? "", choose];
+  return [inPath ?? inQuery ?? recall(lastKey) ?? "", choose];
 }
 
 /** Namespaces to offer: those that the service lists, and those that the person used before. */
@@ -43,6 +45,17 @@ export function useKnownNamespaces(): string[] {
 
 export function isNamespace(name: string): boolean {
   return /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name);
+}
+
+function rememberAddress(inQuery: string | undefined, inPath: string | undefined): void {
+  // All namespaces include that of the job that the person opened from their list.
+  const chosen = inQuery ?? (recall(lastKey) === "" ? undefined : inPath);
+  if (chosen === "" || (chosen && isNamespace(chosen))) rememberChoice(chosen);
+}
+
+function rememberChoice(namespace: string): void {
+  remember(lastKey, namespace);
+  if (namespace) rememberNamespace(namespace);
 }
 
 function rememberedNamespaces(): string[] {

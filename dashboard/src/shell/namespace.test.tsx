@@ -1,0 +1,68 @@
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { createMemoryRouter, Link, RouterProvider } from "react-router-dom";
+import { beforeEach, test } from "vitest";
+import { keys } from "../api/cache";
+import { useKnownNamespaces, useNamespace } from "./namespace";
+
+beforeEach(() => localStorage.clear());
+
+function Page() {
+  const [namespace] = useNamespace();
+  const known = useKnownNamespaces();
+  return (
+    <>
+      <p>at: {namespace || "all"}</p>
+      <p>known: {known.join()}</p>
+      <Link to="/jobs">jobs</Link>
+    </>
+  );
+}
+
+/** Opens an address in a tab of its own. */
+async function open(address: string) {
+  const queries = new QueryClient({ defaultOptions: { queries: { staleTime: Number.POSITIVE_INFINITY } } });
+  queries.setQueryData(keys.namespaces, { namespaces: [] });
+  const router = createMemoryRouter(
+    [
+      { path: "/jobs", element: <Page /> },
+      { path: "/jobs/:namespace/:kind/:name", element: <Page /> },
+    ],
+    { initialEntries: [address] },
+  );
+  const { unmount } = render(
+    <QueryClientProvider client={queries}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>,
+  );
+  return {
+    close: unmount,
+    toJobs: () => userEvent.click(screen.getByRole("link", { name: "jobs" })),
+  };
+}
+
+test("the namespace of an address is that of the next pages, and can be chosen later", async () => {
+  const page = await open("/jobs?namespace=team");
+  await page.toJobs();
+  screen.getByText("at: team");
+  screen.getByText("known: team");
+});
+
+test("a job's address chooses its namespace, unless all are chosen", async () => {
+  const job = await open("/jobs/team/mpijob/a");
+  await job.toJobs();
+  screen.getByText("at: team");
+  job.close();
+  (await open("/jobs?namespace=")).close();
+  const other = await open("/jobs/team/mpijob/a");
+  screen.getByText("at: team");
+  await other.toJobs();
+  screen.getByText("at: all");
+});
+
+test("what is no namespace is not remembered", async () => {
+  const page = await open("/jobs?namespace=No%20Namespace");
+  await page.toJobs();
+  screen.getByText("at: all");
+});
