@@ -42,6 +42,7 @@ export const common = {
   },
   kinds: { mpijob: "MPIJob", trainjob: "TrainJob", pytorchjob: "PyTorchJob", tfjob: "TFJob" },
   loading: "Loading",
+  loadingPage: "Loading the page",
   notices: "Notices",
   retry: "Try again",
   reload: "Reload the page",

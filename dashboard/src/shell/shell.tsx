@@ -24,6 +24,7 @@ import { messages } from "../messages";
 import { LiveState } from "./live-state";
 import { mainId } from "./main-element";
 import { NamespaceSelector } from "./namespace-selector";
+import { Pending } from "./pending";
 import { PlaceLinks } from "./place-links";
 import { useScrollPlace } from "./scroll-place";
 import { ThemeMenu } from "./theme-menu";
@@ -57,6 +58,7 @@ export function Shell() {
       mainContainerId={mainId}
       isContentFilled
     >
+      <Pending />
       <ErrorBoundary key={page}>
         <Outlet />
       </ErrorBoundary>
