@@ -29,13 +29,24 @@ export class ErrorBoundary extends Component<{ children: ReactNode }, { error?: 
     if (!error) return this.props.children;
     return (
       <PageSection>
-        <Crashed error={error} />
+        <Failed error={error} />
       </PageSection>
     );
   }
 }
 
-export function Crashed({ error }: { error: unknown }) {
+/** In place of a page that cannot be shown. One whose code could not be fetched has no error of its own. */
+export function Failed({ error }: { error: unknown }) {
+  return isLoadFailure(error) ? <LoadFailed /> : <Crashed error={error} />;
+}
+
+/** Browsers have no name for the error of a dynamic import, only a message each; all are TypeErrors. Bundlers have a name. */
+function isLoadFailure(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return error.name === "ChunkLoadError" || (error instanceof TypeError && /module|import/i.test(error.message));
+}
+
+function Crashed({ error }: { error: unknown }) {
   return (
     <EmptyState titleText={text.crashed.title} headingLevel="h1" icon={ExclamationCircleIcon} status="danger">
       <EmptyStateBody>{text.crashed.body}</EmptyStateBody>
@@ -50,7 +61,7 @@ export function Crashed({ error }: { error: unknown }) {
 }
 
 /** What was typed is kept: a draft survives a reload. */
-export function LoadFailed() {
+function LoadFailed() {
   return (
     <EmptyState titleText={text.notLoaded.title} headingLevel="h1" icon={PluggedIcon} status="warning">
       <EmptyStateBody>{text.notLoaded.body}</EmptyStateBody>
