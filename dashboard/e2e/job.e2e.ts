@@ -416,14 +416,67 @@ for epoch in range(90):
       await page.getByRole("slider", { name: "Moment" }).focus();
       await page.keyboard.press("ArrowLeft");
       await page.getByRole("img", { name: /^Loss: [\d:]+\.000: [01]/ }).waitFor();
+      await expect.poll(() => page.getByRole("heading", { level: 2 }).first().textContent()).toBe("Loss");
       // The node counts the network traffic of pods; the job has no GPUs, so nothing is missing then.
       await page.getByRole("img", { name: /^Network received: / }).waitFor({ timeout: 60_000 });
       await page.getByRole("heading", { name: "Network sent" }).waitFor();
       expect(await page.getByRole("heading", { name: "Figures without a chart" }).count()).toBe(0);
       await inspectThemes(page, "job-charts");
+      // How the curves are looked at is chosen by keyboard, and kept by the address.
+      await tabTo(page, "From");
+      await page.keyboard.press("ArrowRight");
+      await tabTo(page, "Steps");
+      await page.keyboard.press("Enter");
+      await tabTo(page, /Smoothing of training curves/);
+      await page.keyboard.type("Smoothed by 0.6");
+      await tabTo(page, "Logarithmic");
+      await page.keyboard.press("Space");
+      const kept = () => Object.fromEntries(new URL(page.url()).searchParams);
+      await expect.poll(() => kept().range).toMatch(/Z\/$/);
+      await expect.poll(kept).toMatchObject({ x: "step", y: "log", smooth: "0.6" });
+      await page.reload();
+      await expect.poll(() => page.getByRole("switch", { name: "Logarithmic" }).isChecked()).toBe(true);
+      await page.getByRole("img", { name: /^Loss: / }).waitFor();
+      await inspectThemes(page, "job-charts-steps");
+      await page.getByRole("button", { name: "Show all" }).click();
+      await expect.poll(() => page.url()).not.toContain("range=");
+      // A part of the axis is chosen by dragging, too.
+      const loss = await page
+        .getByRole("img", { name: /^Loss: / })
+        .locator(".u-over")
+        .boundingBox();
+      if (!loss) throw new Error("no chart");
+      await page.mouse.move(loss.x + loss.width * 0.2, loss.y + 40);
+      await page.mouse.down();
+      await page.mouse.move(loss.x + loss.width * 0.8, loss.y + 40, { steps: 4 });
+      await page.mouse.up();
+      await expect.poll(() => page.url()).toContain("range=");
       await page.getByRole("link", { name: "Logs at this moment" }).click();
       await page.locator(".log-chosen").getByText("epoch").waitFor();
     });
+  });
+});
+
+test("what several runs report is compared in one chart", async () => {
+  const namespace = createNamespace("runs");
+  const program = (rate: number) => `
+import time
+for step in range(40):
+    print(f"step {step} loss={${rate} / (step + 1):.4f}", flush=True)
+    time.sleep(0.3)
+`;
+  for (const [name, rate] of [
+    ["fast", 1],
+    ["slow", 3],
+  ] as const)
+    await createJob(namespace, { name, command: ["python3", "-c", program(rate)] });
+  for (const name of ["fast", "slow"]) await waitForJob(namespace, name, "Succeeded");
+  await visit(`/compare?namespace=${namespace}&kind=mpijob&name=fast&name=slow`, {}, async (page) => {
+    await page.getByRole("img", { name: /^Loss: Last value: fast 0\.03 \(lowest\), slow 0\.08 \(highest\)/ }).waitFor();
+    expect(await page.getByRole("button", { name: "Steps" }).getAttribute("aria-pressed")).toBe("true");
+    await inspectThemes(page, "compare-runs");
+    await page.getByRole("button", { name: "Time since the first value" }).click();
+    await expect.poll(() => page.url()).toContain("x=time");
   });
 });
 

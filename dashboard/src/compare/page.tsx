@@ -13,7 +13,7 @@ import {
   TextInput,
 } from "@patternfly/react-core";
 import TimesIcon from "@patternfly/react-icons/dist/esm/icons/times-icon";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, lazy, Suspense, useState } from "react";
 import { Link, useSearchParams } from "react-router-dom";
 import { kindOf } from "../api/client";
 import { hasCode } from "../api/problem";
@@ -25,6 +25,7 @@ import { ComparisonTable } from "./table";
 import { type Compared, fewest, most, useComparison } from "./use-comparison";
 
 const text = messages.compare;
+const RunCharts = lazy(async () => ({ default: (await import("./run-charts")).RunCharts }));
 
 export function ComparePage() {
   const [address, setAddress] = useSearchParams();
@@ -114,6 +115,9 @@ export function ComparePage() {
                 head={head}
               />
             )}
+            <Suspense fallback={<LoadingLines lines={4} />}>
+              <RunCharts namespace={namespace} kind={kind} names={names} />
+            </Suspense>
           </>
         ) : (
           <LoadingLines lines={10} />

@@ -59,10 +59,11 @@ describe("charts", () => {
   };
 
   test("have curves of all pods over the same times, in units of people", () => {
-    const [cpu, memory, loss] = chartsOf(metrics, nameOf);
+    const [loss, cpu, memory] = chartsOf(metrics, nameOf);
     expect(cpu).toEqual({
       key: "cpu",
       unit: "cores",
+      isTraining: false,
       times: [second, second + 15, second + 30],
       curves: [
         { label: "Worker 0", pod: "Worker 0", values: [0.5, 1, 1.5] },
@@ -70,8 +71,14 @@ describe("charts", () => {
       ],
     });
     expect(memory?.curves[1]?.values).toEqual([null, 2 * 2 ** 20, 2 * 2 ** 20]);
-    expect(loss).toMatchObject({ key: "loss", unit: "number", curves: [{ values: [0.5, 0.25] }] });
+    expect(loss).toMatchObject({ key: "loss", unit: "number", curves: [{ values: [0.5, 0.25] }], steps: [1, null] });
     expect(loss?.times).toEqual([second + 5.5, second + 5.75]);
+  });
+
+  test("begin with what the training reports, then GPUs", () => {
+    const gpu = { ...pod(0, "2026-01-01T00:00:00Z", [1]), measured: [measured("gpuUtilizationPercent", "0", [90])] };
+    const charts = chartsOf({ ...metrics, pods: [gpu] }, nameOf);
+    expect(charts.map(({ key }) => key)).toEqual(["loss", "gpuUtilizationPercent", "cpu", "memory"]);
   });
 
   test("leave out values that are no numbers, and say so", () => {
@@ -89,7 +96,7 @@ describe("charts", () => {
   });
 
   test("say the value at a moment, and which curve is highest and lowest", () => {
-    const [cpu] = chartsOf(metrics, nameOf);
+    const [, cpu] = chartsOf(metrics, nameOf);
     if (!cpu) throw new Error("no chart");
     const at = (seconds: number) => (second + seconds) * 1000;
     expect(cpu.curves.map((curve) => valueAt(cpu, curve, at(20)))).toEqual([1, 0.1]);

@@ -15,9 +15,13 @@ export type Curve = {
 export type Chart = {
   key: string;
   unit: "cores" | "bytes" | "bytesPerSecond" | "percent" | "watts" | "number";
+  /** Whether the program reported it, rather than the cluster measured it. */
+  isTraining: boolean;
   /** Seconds since 1970, in order. */
   times: number[];
   curves: Curve[];
+  /** The step of the training at each time, if the program names any. */
+  steps?: (number | null)[];
 };
 
 /** What pods use that no chart shows. A job without GPUs uses none. */
@@ -29,16 +33,26 @@ export function unmeasured(gpus: number | undefined, charts: readonly Chart[]): 
   return missing;
 }
 
-type Points = { label: string; pod: string; start: string; seconds: readonly number[]; values: readonly number[] };
+type Points = {
+  label: string;
+  pod: string;
+  start: string;
+  seconds: readonly number[];
+  values: readonly (number | null)[];
+};
 
 const kibibyte = 2 ** 10;
 const mebibyte = 2 ** 20;
 
+type MeasuredChart = { key: Measured; unit: Chart["unit"]; factor: number };
+
 /** The charts of what was measured, and by how much a value is multiplied. */
-const measuredCharts: readonly { key: Measured; unit: Chart["unit"]; factor: number }[] = [
+const gpuCharts: readonly MeasuredChart[] = [
   { key: "gpuUtilizationPercent", unit: "percent", factor: 1 },
   { key: "gpuMemoryMib", unit: "bytes", factor: mebibyte },
   { key: "powerWatts", unit: "watts", factor: 1 },
+];
+const networkCharts: readonly MeasuredChart[] = [
   { key: "networkReceivedKib", unit: "bytesPerSecond", factor: kibibyte },
   { key: "networkSentKib", unit: "bytesPerSecond", factor: kibibyte },
 ];
@@ -46,6 +60,7 @@ const measuredCharts: readonly { key: Measured; unit: Chart["unit"]; factor: num
 /** Names a pod, or one of its GPUs if it has several. */
 export type NameOf = (pod: { role?: string; index?: number }, gpu?: string) => string;
 
+/** What the training reports comes first, then what is scarce: GPUs, CPU and memory, the network. */
 export function chartsOf({ pods, training }: JobMetrics, nameOf: NameOf): Chart[] {
   const sampled = pods.filter((pod) => pod.seconds.length);
   const of = (values: (pod: JobMetrics["pods"][number]) => number[]) =>
@@ -56,20 +71,37 @@ export function chartsOf({ pods, training }: JobMetrics, nameOf: NameOf): Chart[
       seconds: pod.seconds,
       values: values(pod),
     }));
+  const measured = ({ key, unit, factor }: MeasuredChart): Chart => {
+    const all = pods.flatMap((pod) => measuredOf(pod, key, factor, nameOf));
+    return { key, unit, isTraining: false, ...align(all) };
+  };
+  const usage = (key: string, unit: Chart["unit"], values: Parameters<typeof of>[0]): Chart => ({
+    key,
+    unit,
+    isTraining: false,
+    ...align(of(values)),
+  });
   const charts: Chart[] = [
-    { key: "cpu", unit: "cores", ...align(of((pod) => pod.cpuMillis.map((value) => value / 1000))) },
-    { key: "memory", unit: "bytes", ...align(of((pod) => pod.memoryMib.map((value) => value * mebibyte))) },
-    ...measuredCharts.map(({ key, unit, factor }): Chart => {
-      const all = pods.flatMap((pod) => measuredOf(pod, key, factor, nameOf));
-      return { key, unit, ...align(all) };
-    }),
-    ...training.map(({ name = "", start = "", points }): Chart => {
-      const [seconds, values] = [points.map((point) => point.seconds), points.map((point) => point.value)];
-      const curve = { label: name, pod: name, start, seconds, values };
-      return { key: name, unit: name === "progress" ? "percent" : "number", ...align([curve]) };
-    }),
+    ...training.map(trainingChart),
+    ...gpuCharts.map(measured),
+    usage("cpu", "cores", (pod) => pod.cpuMillis.map((value) => value / 1000)),
+    usage("memory", "bytes", (pod) => pod.memoryMib.map((value) => value * mebibyte)),
+    ...networkCharts.map(measured),
   ];
   return charts.filter((chart) => chart.times.length > 0);
+}
+
+export function trainingChart({ name = "", start = "", points }: JobMetrics["training"][number]): Chart {
+  const seconds = points.map((point) => point.seconds);
+  const curve = { label: name, pod: name, start, seconds, values: points.map((point) => point.value) };
+  const chart: Chart = {
+    key: name,
+    unit: name === "progress" ? "percent" : "number",
+    isTraining: true,
+    ...align([curve]),
+  };
+  const steps = align([{ ...curve, values: points.map((point) => point.step ?? null) }]).curves[0]?.values;
+  return steps?.some((step) => step !== null) ? { ...chart, steps } : chart;
 }
 
 /** The metrics of which some values are NaN or infinite: no chart shows those. */

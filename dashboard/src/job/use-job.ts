@@ -1,6 +1,6 @@
 // What the service knows about one job. Everything is cached under the job's key, so that an event of the stream renews all of it.
 
-import { type QueryClient, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, type QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
 import { keys } from "../api/cache";
 import { ask, client, type Job, type Kind, type Schemas } from "../api/client";
 import { usePolling } from "../api/live";
@@ -41,6 +41,26 @@ export function useJobEvents(ref: Ref, live: boolean) {
   });
 }
 
+// The service samples every 15 s.
+const sampleInterval = 15_000;
+
+/** What its program reports and its pods use; patterns find more numbers in its output. */
+export function useMetrics(ref: Ref, live: boolean, pattern: string[] = []) {
+  return useQuery({
+    ...metricsOf(ref, pattern),
+    // Charts stay while a pattern is tried.
+    placeholderData: keepPreviousData,
+    refetchInterval: live ? sampleInterval : false,
+  });
+}
+
+export function metricsOf(ref: Ref, pattern: string[] = []) {
+  return queryOptions({
+    queryKey: [...keys.job(ref), "metrics", pattern],
+    queryFn: ({ signal }) => ask(client.GET(`${path}/metrics`, { params: { path: ref, query: { pattern } }, signal })),
+  });
+}
+
 /** What a pending job waits for, as the checks before a creation say it. */
 export function useFindings(ref: Ref, job: Job) {
   const manifest = job.manifest ?? "";
@@ -58,6 +78,26 @@ export function useFindings(ref: Ref, job: Job) {
     },
     enabled: Boolean(manifest) && job.row?.health === "waiting",
     refetchInterval: 30_000,
+  });
+}
+
+// Amounts of a minute change a cost little.
+const costInterval = 60_000;
+
+/** What the job has cost since it was created; no cost where no prices are set. */
+export function useCost(ref: Ref, job: Job) {
+  const { uid, created, owner } = job.row ?? {};
+  return useQuery({
+    queryKey: [...keys.job(ref), "cost", uid],
+    queryFn: async ({ signal }) => {
+      const query = { namespace: ref.namespace, since: created, by: ["job" as const], ...(owner && { user: owner }) };
+      const answer = await ask(client.GET("/api/v1/usage", { params: { query }, signal }));
+      // Only `format=csv` is answered with a text.
+      const { usage, currency = "" } = answer as Exclude<typeof answer, string>;
+      return { currency, cost: usage.find((one) => one.uid === uid)?.cost ?? "" };
+    },
+    enabled: Boolean(uid && created),
+    refetchInterval: hasEnded(job) ? false : costInterval,
   });
 }
 
