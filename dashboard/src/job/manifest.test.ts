@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ranksOf, readManifest, roleOf } from "./manifest";
+import { commandOf, ranksOf, readManifest, roleOf } from "./manifest";
 
 const mpijob = `
 kind: MPIJob
@@ -9,13 +9,14 @@ spec:
   slotsPerWorker: 2
   runPolicy: { activeDeadlineSeconds: 600, suspend: true }
   mpiReplicaSpecs:
-    Launcher: { template: { spec: { containers: [{ image: launcher:1 }] } } }
+    Launcher: { template: { spec: { containers: [{ image: launcher:1, command: [mpirun], args: [python3, train.py] }] } } }
     Worker:
       replicas: 8
       template:
         spec:
           containers:
             - image: train:1
+              command: [/usr/sbin/sshd, -De]
               resources:
                 requests: { cpu: 500m, memory: 1Gi }
                 limits: { memory: 16Gi, nvidia.com/gpu: 4 }
@@ -28,6 +29,7 @@ describe("a manifest", () => {
       name: "Worker",
       replicas: 8,
       image: "train:1",
+      command: ["/usr/sbin/sshd", "-De"],
       cpu: "500m",
       memory: "16Gi",
     });
@@ -43,9 +45,16 @@ describe("a manifest", () => {
       ["Worker", 3],
     ]);
     const train = readManifest("{spec: {trainer: {numNodes: 4, resourcesPerNode: {limits: {memory: 8Gi}}}}}");
-    expect(train.roles).toEqual([{ name: "Node", replicas: 4, image: "", cpu: "", memory: "8Gi" }]);
+    expect(train.roles).toEqual([{ name: "Node", replicas: 4, image: "", command: [], cpu: "", memory: "8Gi" }]);
     expect(ranksOf(train, 1)).toBeUndefined();
     expect(readManifest(undefined).roles).toEqual([]);
+  });
+
+  test("says what the job runs: the Launcher's command, which starts what the Workers run", () => {
+    expect(commandOf(readManifest(mpijob))).toEqual(["mpirun", "python3", "train.py"]);
+    const train = readManifest("{spec: {trainer: {command: [torchrun], args: [train.py]}}}");
+    expect(commandOf(train)).toEqual(["torchrun", "train.py"]);
+    expect(commandOf(readManifest(undefined))).toEqual([]);
   });
 
   test("says which ranks are on a Worker", () => {

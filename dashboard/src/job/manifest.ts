@@ -7,6 +7,8 @@ export type Role = {
   name: string;
   replicas: number;
   image: string;
+  /** What its container runs, with its arguments; empty if its image decides. */
+  command: string[];
   cpu: string;
   memory: string;
 };
@@ -47,23 +49,34 @@ function roles(spec: Node): Role[] {
   if (replicas)
     return Object.entries(node(replicas[1])).map(([name, value]) => {
       const container = node(list(node(node(node(value).template).spec).containers)[0]);
-      return role(name, whole(node(value).replicas) ?? 1, container.image, node(container.resources));
+      return role(name, whole(node(value).replicas) ?? 1, container, node(container.resources));
     });
   const trainer = node(spec.trainer);
   if (!spec.trainer) return [];
-  return [role("Node", whole(trainer.numNodes) ?? 1, trainer.image, node(trainer.resourcesPerNode))];
+  return [role("Node", whole(trainer.numNodes) ?? 1, trainer, node(trainer.resourcesPerNode))];
 }
 
-function role(name: string, replicas: number, image: unknown, resources: Node): Role {
+function role(name: string, replicas: number, { image, command, args }: Node, resources: Node): Role {
   const amounts = { ...node(resources.requests), ...node(resources.limits) };
   const amount = (key: string) => (amounts[key] === undefined ? "" : String(amounts[key]));
   return {
     name,
     replicas,
     image: typeof image === "string" ? image : "",
+    command: [...list(command), ...list(args)].map(String),
     cpu: amount("cpu"),
     memory: amount("memory"),
   };
+}
+
+// Where several roles have a command, one of these leads the others: the Launcher starts what runs in the Workers.
+const leaders = ["Launcher", "Master", "Chief"];
+
+/** The command that the job is about. */
+export function commandOf({ roles }: Manifest): string[] {
+  const withCommand = roles.filter(({ command }) => command.length > 0);
+  const leader = withCommand.find(({ name }) => leaders.includes(name));
+  return (leader ?? withCommand[0])?.command ?? [];
 }
 
 /** The role of a pod, by the word that the service uses for it. */

@@ -6,7 +6,8 @@ import { messages } from "../messages";
 import { AttemptsCard } from "./attempts-card";
 import { ErrorCard } from "./error-card";
 import { stateText, workersOf } from "./health";
-import { PhasesBar } from "./phases-bar";
+import { InShort } from "./in-short";
+import { PhasesCard } from "./phases-card";
 import { PodDetails } from "./pod-details";
 import type { JobTab } from "./tab";
 import { Timeline } from "./timeline";
@@ -38,14 +39,10 @@ export function Overview({ job, jobRef, manifest, live, isGone, may, start }: Jo
         </GridItem>
       )}
       <GridItem>
-        <Card component="section" aria-labelledby="phases-title">
-          <CardTitle component="h2" id="phases-title">
-            {text.phases.title}
-          </CardTitle>
-          <CardBody>
-            <PhasesBar steps={job.steps} workers={job.row?.workers?.of ?? 0} health={health} />
-          </CardBody>
-        </Card>
+        <InShort job={job} jobRef={jobRef} manifest={manifest} live={live} />
+      </GridItem>
+      <GridItem>
+        <PhasesCard job={job} />
       </GridItem>
       <GridItem xl={7}>
         <WorkersCard job={job} jobRef={jobRef} manifest={manifest} events={events} />
