@@ -21,6 +21,8 @@ import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
 import { messages } from "../messages";
 import { Alerts } from "../notifications/alerts";
 import { useNamespace } from "../shell/namespace";
+import { FigureCards } from "./figure-cards";
+import { nearQuota } from "./figures";
 import { modelName, withTotal } from "./models";
 
 const text = messages.admin;
@@ -46,12 +48,13 @@ export function Overview() {
           <bdi>{text.unreadBody(data.unread.join(", "))}</bdi>
         </Alert>
       )}
-      <Gallery hasGutter minWidths={{ default: "min(100%, 34rem)" }} className="app-form-part">
+      <FigureCards overview={data} namespace={namespace} />
+      <Gallery hasGutter minWidths={{ default: "min(100%, 34rem)" }} className="app-section">
         <Models overview={data} />
         <Nodes overview={data} />
+        <Quotas overview={data} />
         <Namespaces overview={data} />
         <Users overview={data} />
-        <Quotas overview={data} />
         <Queues overview={data} />
       </Gallery>
     </>
@@ -192,7 +195,7 @@ function Quotas({ overview: { quotas, unread } }: { overview: Counts }) {
           <Progress
             value={percent}
             title={message}
-            variant={percent >= 100 ? "danger" : percent >= 90 ? "warning" : undefined}
+            variant={percent >= 100 ? "danger" : percent >= nearQuota ? "warning" : undefined}
             measureLocation={ProgressMeasureLocation.none}
             aria-label={message}
           />

@@ -9,6 +9,7 @@ import { serviceRoot } from "../api/root";
 import { DataTable } from "../components/data-table";
 import { ErrorState, LoadingLines, NothingHere } from "../components/states";
 import { money } from "../format/money";
+import { number } from "../format/quantity";
 import { exact } from "../format/time";
 import { messages } from "../messages";
 import { useNamespace } from "../shell/namespace";
@@ -113,23 +114,52 @@ function csvAddress({ since, namespace, by }: { since: string; namespace?: strin
   return `${serviceRoot}/api/v1/usage?${query}`;
 }
 
-type Line = Schemas["Usage"] & { resource: string; hours: string; amountCost?: string; share: number };
+type Line = Schemas["Usage"] & {
+  resource: string;
+  hours: string;
+  amountCost?: string;
+  /** The part of all hours of the resource, undefined if there are none. */
+  share: number | undefined;
+  isTotal?: boolean;
+};
 
-/** One line for each resource; the share is of the largest line of that resource. */
+/** One line for each resource, GPUs first, the largest use first; several of one resource have a line with their sum. */
 export function linesOf(usage: readonly Schemas["Usage"][]): Line[] {
   const lines = usage.flatMap((row) =>
-    row.amounts.map(({ resource = "", hours = "0", cost }) => ({
-      ...row,
-      resource,
-      hours,
-      amountCost: cost,
-      share: 0,
-    })),
+    row.amounts.map(
+      ({ resource = "", hours = "0", cost }): Line => ({ ...row, resource, hours, amountCost: cost, share: undefined }),
+    ),
   );
-  const most = new Map<string, number>();
-  for (const { resource, hours } of lines) most.set(resource, Math.max(most.get(resource) ?? 0, Number(hours)));
-  for (const line of lines) line.share = Number(line.hours) / (most.get(line.resource) || 1);
-  return lines.sort((a, b) => a.resource.localeCompare(b.resource) || b.share - a.share);
+  const resources = [...new Set(lines.map(({ resource }) => resource))].sort(
+    (a, b) => rank(a) - rank(b) || a.localeCompare(b),
+  );
+  return resources.flatMap((resource) => {
+    const own = lines.filter((line) => line.resource === resource);
+    const all = own.reduce((sum, { hours }) => sum + Number(hours), 0);
+    const shared = own
+      .map((line) => ({ ...line, share: all ? Number(line.hours) / all : undefined }))
+      .sort((a, b) => Number(b.hours) - Number(a.hours));
+    return own.length > 1 ? [...shared, totalOf(resource, own, all)] : shared;
+  });
+}
+
+/** Devices have a vendor's prefix; they are what is scarce. */
+function rank(resource: string): number {
+  return resource.includes("/") ? 0 : resource === "cpu" ? 1 : 2;
+}
+
+function totalOf(resource: string, lines: readonly Line[], hours: number): Line {
+  const costs = lines.map(({ amountCost }) => amountCost);
+  // What has no price makes the sum unknown.
+  const cost = costs.every(Boolean) ? costs.reduce((sum, one) => sum + Number(one), 0) : undefined;
+  return {
+    amounts: [],
+    resource,
+    hours: number(hours),
+    amountCost: cost === undefined ? undefined : String(cost),
+    share: hours ? 1 : undefined,
+    isTotal: true,
+  };
 }
 
 type TableProps = {
@@ -161,10 +191,13 @@ function UsageTable({ usage, by, range, currency, total, basis }: TableProps) {
       <DataTable
         label={messages.admin.tabs.usage}
         rows={lines}
-        rowKey={({ namespace, user, uid, resource }) => `${namespace}/${user}/${uid}/${resource}`}
+        rowKey={({ namespace, user, uid, resource, isTotal }) => `${isTotal} ${namespace}/${user}/${uid}/${resource}`}
         columns={[
           { label: text.resource, cell: ({ resource }) => resource },
-          { label: text.bys[by], cell: (line) => <bdi>{who(line)}</bdi> },
+          {
+            label: text.bys[by],
+            cell: (line) => (line.isTotal ? <strong>{text.totalOf}</strong> : <bdi>{who(line)}</bdi>),
+          },
           ...(by === "namespace" ? [] : [{ label: text.bys.namespace, cell: ({ namespace }: Line) => namespace }]),
           { label: text.hours, cell: ({ hours, resource }) => `${hours} ${unitOf(resource)}` },
           ...(currency
@@ -177,8 +210,13 @@ function UsageTable({ usage, by, range, currency, total, basis }: TableProps) {
             : []),
           {
             label: text.share,
-            // The number is in the column before; the bar only shows it once more.
-            cell: ({ share }) => <meter className="app-meter" aria-hidden value={share} min={0} max={1} />,
+            cell: ({ share }) =>
+              share !== undefined && (
+                <span className="app-share">
+                  <meter className="app-meter" aria-hidden value={share} min={0} max={1} />
+                  {text.percent(number(Math.round(share * 1000) / 10))}
+                </span>
+              ),
           },
         ]}
       />
