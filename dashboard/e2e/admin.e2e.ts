@@ -25,6 +25,7 @@ describe("the administrator's pages", () => {
     for (const theme of themes) {
       await visit("/admin?namespace=", { theme }, async (page) => {
         await page.getByRole("link", { name: namespace }).first().waitFor();
+        await page.getByRole("listitem").filter({ hasText: "GPUs in use" }).getByText("of").waitFor();
         await inspect(page, `admin-overview-${theme}`);
       });
       await visit(`/admin/usage?namespace=${namespace}`, { theme }, async (page) => {
@@ -187,6 +188,8 @@ describe("templates", () => {
       await page.getByRole("button", { name: "Delete usual" }).click();
       await page.getByRole("button", { name: "Delete", exact: true }).click();
       await page.getByRole("heading", { name: "No templates yet" }).waitFor();
+      // The button is gone with its row.
+      await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("Templates");
     });
   });
 });

@@ -15,14 +15,22 @@ type Props = {
 
 export function Confirm({ title, action, isBusy, onConfirm, onCancel, children }: Props) {
   return (
-    <Modal isOpen variant="small" onClose={onCancel} aria-labelledby="confirm-title" aria-describedby="confirm-body">
+    <Modal
+      isOpen
+      variant="small"
+      onClose={onCancel}
+      aria-labelledby="confirm-title"
+      aria-describedby="confirm-body"
+      // What does no harm.
+      elementToFocus="#confirm-cancel"
+    >
       <ModalHeader title={title} titleIconVariant="warning" labelId="confirm-title" />
       <ModalBody id="confirm-body">{children}</ModalBody>
       <ModalFooter>
         <Button variant="danger" onClick={onConfirm} isLoading={isBusy} isDisabled={isBusy}>
           {action}
         </Button>
-        <Button variant="link" onClick={onCancel}>
+        <Button id="confirm-cancel" variant="link" onClick={onCancel}>
           {messages.common.cancel}
         </Button>
       </ModalFooter>

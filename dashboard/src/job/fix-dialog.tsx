@@ -39,7 +39,14 @@ export function FixDialog({ job, fix, onClose }: { job: Ref; fix: Fix; onClose: 
   };
   const fieldName = fix.kind === "memory" ? text.fields.memory(fix.role ?? "") : text.fields[fix.kind ?? "image"];
   return (
-    <Modal isOpen variant="small" onClose={onClose} aria-labelledby={`${id}-title`} aria-describedby={`${id}-body`}>
+    <Modal
+      isOpen
+      variant="small"
+      onClose={onClose}
+      aria-labelledby={`${id}-title`}
+      aria-describedby={`${id}-body`}
+      elementToFocus={`[id="${id}-value"]`}
+    >
       <ModalHeader
         title={text.title(job.name)}
         labelId={`${id}-title`}

@@ -90,7 +90,15 @@ type DialogProps = {
 function FinalDialog({ action, rows, isBusy, onClose, onConfirm }: DialogProps) {
   const words = text[action];
   return (
-    <Modal isOpen variant="small" onClose={onClose} aria-labelledby="final-title" aria-describedby="final-body">
+    <Modal
+      isOpen
+      variant="small"
+      onClose={onClose}
+      aria-labelledby="final-title"
+      aria-describedby="final-body"
+      // What does no harm.
+      elementToFocus="#final-dismiss"
+    >
       <ModalHeader title={words.title(rows.length)} titleIconVariant="warning" labelId="final-title" />
       <ModalBody id="final-body">
         <p>{rows.length === 1 ? words.body : words.bodyMany}</p>
@@ -109,7 +117,7 @@ function FinalDialog({ action, rows, isBusy, onClose, onConfirm }: DialogProps) 
         <Button variant="danger" onClick={onConfirm} isLoading={isBusy} isDisabled={isBusy}>
           {words.confirm(rows.length)}
         </Button>
-        <Button variant="link" onClick={onClose}>
+        <Button id="final-dismiss" variant="link" onClick={onClose}>
           {words.dismiss}
         </Button>
       </ModalFooter>

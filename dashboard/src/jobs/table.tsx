@@ -7,13 +7,13 @@ import { type KeyboardEvent, memo, type ReactNode, useDeferredValue, useMemo } f
 import { Link, useNavigate } from "react-router-dom";
 import type { JobRow } from "../api/client";
 import { JobState, workersText } from "../components/job-state";
+import { useKeptFocus } from "../components/kept-focus";
 import { Age, Duration } from "../components/time";
 import { duration } from "../format/time";
 import { messages } from "../messages";
 import { mainElement } from "../shell/main-element";
 import { type Action, cloneAddress, jobAddress, permits, rowKey } from "./actions";
 import { type Column, sortable, sortedBy, sortOf, type View } from "./filter";
-import { useKeptFocus } from "./kept-focus";
 import type { Select, Selection } from "./selection";
 import { type StartAction, useActionStarter } from "./start-action";
 

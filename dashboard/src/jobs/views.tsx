@@ -102,7 +102,7 @@ export function ViewsMenu() {
 function NameDialog({ onSave, onCancel }: { onSave: (name: string) => void; onCancel: () => void }) {
   const [name, setName] = useState("");
   return (
-    <Modal isOpen variant="small" onClose={onCancel} aria-labelledby="view-title">
+    <Modal isOpen variant="small" onClose={onCancel} aria-labelledby="view-title" elementToFocus="#view-name">
       <ModalHeader title={text.save} labelId="view-title" />
       <ModalBody>
         <Form

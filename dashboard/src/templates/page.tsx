@@ -2,10 +2,11 @@
 
 import { Button, PageSection } from "@patternfly/react-core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
 import { Confirm } from "../components/confirm";
 import { type DataColumn, DataTable } from "../components/data-table";
+import { useKeptFocus } from "../components/kept-focus";
 import { PageHeader } from "../components/page-header";
 import { ErrorState, LoadingLines, NothingHere } from "../components/states";
 import { useToast } from "../components/toasts";
@@ -40,6 +41,8 @@ function Templates({ namespace }: { namespace: string }) {
     queryFn: ({ signal }) =>
       ask(client.GET("/api/v1/namespaces/{namespace}/templates", { params: { path: { namespace } }, signal })),
   });
+  const keys = useMemo(() => (asked ? undefined : list.data?.templates.map(keyOf)), [asked, list.data]);
+  const keepFocus = useKeptFocus(keys);
   if (list.error) return <ErrorState error={list.error} onRetry={() => void list.refetch()} />;
   if (!list.data) return <LoadingLines />;
   if (!list.data.templates.length) return <NothingHere title={text.empty}>{text.emptyBody}</NothingHere>;
@@ -49,12 +52,17 @@ function Templates({ namespace }: { namespace: string }) {
         label={text.table}
         columns={columns(use, askFor)}
         rows={list.data.templates}
-        rowKey={(one) => `${one.namespace}/${one.name}`}
+        rowKey={keyOf}
+        onFocus={keepFocus}
       />
       {used && <UseTemplate template={used} namespace={namespace} onCancel={() => use(undefined)} />}
       {asked && <DeleteTemplate template={asked} onClose={() => askFor(undefined)} />}
     </>
   );
+}
+
+function keyOf({ namespace, name }: Template): string {
+  return `${namespace}/${name}`;
 }
 
 function columns(use: (template: Template) => void, askFor: (template: Template) => void): DataColumn<Template>[] {
