@@ -120,7 +120,11 @@ describe("a Worker out of memory", () => {
       await line.getByText("killed by the kernel").waitFor();
       await page.getByText("End of the log").waitFor();
       // The moment of that line is shown in the list of events, and the address keeps it.
-      await line.locator(".log-time").click();
+      const top = async () => (await page.getByRole("region", { name: "Log", exact: true }).boundingBox())?.y;
+      const before = await top();
+      await line.getByRole("button", { name: /^[\d:.]+: choose this moment$/ }).click();
+      await page.getByRole("link", { name: "Events at this moment" }).waitFor();
+      expect(await top(), "what is clicked stays where it is").toBe(before);
       await page.getByRole("link", { name: "Events at this moment" }).click();
       await page.locator("tr.job-marked").waitFor();
       await page.reload();

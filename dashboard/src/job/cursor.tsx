@@ -41,12 +41,15 @@ export function placeOf(times: readonly number[], at: number | undefined): numbe
 }
 
 /** Says which moment is chosen, and leads to what happened then. */
-export function MomentBar({ tabs }: { tabs: { key: string; title: string }[] }) {
+export function MomentBar({ tabs, hasTimes }: { tabs: { key: string; title: string }[]; hasTimes: boolean }) {
   const [at, choose] = useMoment();
   const { search } = useLocation();
+  // Where a moment can be chosen, the bar has its place before: what is clicked must not move.
   return (
-    <div role="status" className={at === undefined ? undefined : "job-moment"}>
-      {at !== undefined && (
+    <div role="status" className={at === undefined && !hasTimes ? undefined : "job-moment"}>
+      {at === undefined ? (
+        hasTimes && <span className="job-note">{text.hint}</span>
+      ) : (
         <Flex alignItems={{ default: "alignItemsCenter" }} columnGap={{ default: "columnGapMd" }}>
           <FlexItem>
             <Label
@@ -79,8 +82,8 @@ export function moment(time: string | number, now = Date.now()): string {
   return (now - new Date(time).getTime() < day / 2 ? seconds : secondsAndDay).format(new Date(time));
 }
 
-/** A time that can be chosen. */
-export function MomentButton({ time, children }: { time: string | number; children?: React.ReactNode }) {
+/** A time that can be chosen, and what happened then. */
+export function MomentButton({ time, what }: { time: string | number; what: string }) {
   const [at, choose] = useMoment();
   const own = new Date(time).getTime();
   return (
@@ -89,10 +92,11 @@ export function MomentButton({ time, children }: { time: string | number; childr
       isInline
       className="job-time"
       title={exact(time)}
+      aria-label={text.choose(moment(time), what)}
       aria-pressed={at === own}
       onClick={() => choose(at === own ? undefined : own)}
     >
-      {children ?? moment(time)}
+      {moment(time)}
     </Button>
   );
 }

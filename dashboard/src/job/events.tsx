@@ -98,7 +98,7 @@ function EventTable({ groups }: { groups: EventGroup[] }) {
           {groups.map((group) => (
             <Tr key={group.key} className={group === marked ? "job-marked" : undefined}>
               <Td dataLabel={text.columns.time} modifier="nowrap">
-                {group.last && <MomentButton time={group.last} />}
+                {group.last && <MomentButton time={group.last} what={group.reason} />}
               </Td>
               <Td dataLabel={text.columns.type}>
                 <span>

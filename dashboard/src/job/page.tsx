@@ -175,7 +175,7 @@ function JobTabs({ tab }: { tab: JobTab }) {
           ))}
         </Tabs>
       </TabKeys>
-      <MomentBar tabs={others} />
+      <MomentBar tabs={others} hasTimes={tabsWithTimes.includes(active)} />
       <section key={active} id={`job-${active}`} role="tabpanel" aria-label={text.tabs[active]} className="job-panel">
         <Suspense fallback={<LoadingLines lines={8} />}>
           <Content {...tab} />
@@ -186,6 +186,7 @@ function JobTabs({ tab }: { tab: JobTab }) {
 }
 
 type TabKey = (typeof tabs)[number]["key"];
+const tabsWithTimes: readonly TabKey[] = ["overview", "workers", "logs", "metrics", "events"];
 
 /** The tab is a part of the address. A moment that was chosen stays chosen; what belongs to one tab only does not. */
 function useTab(jobRef: Ref): [TabKey, (key: string) => void] {

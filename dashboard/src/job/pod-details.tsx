@@ -55,7 +55,7 @@ export function PodDetails({ jobRef, pod, state, manifest, events, heading: Head
           {own.map((event, place) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: the same may happen twice in a second.
             <ListItem key={place}>
-              {event.at && <MomentButton time={event.at} />} <strong>{event.reason}</strong>{" "}
+              {event.at && <MomentButton time={event.at} what={event.reason ?? ""} />} <strong>{event.reason}</strong>{" "}
               <bdi>{readable(event.message ?? "")}</bdi>
             </ListItem>
           ))}

@@ -36,7 +36,7 @@ export function Timeline({ moments }: { moments: readonly Moment[] }) {
             <Icon status={status} isInline size="sm" className={status ? undefined : "job-icon-plain"}>
               <Shape />
             </Icon>
-            <MomentButton time={moment.at} />
+            <MomentButton time={moment.at} what={titleOf(moment)} />
             <span>
               <strong>{titleOf(moment)}</strong> {moment.message && <bdi>{readable(moment.message)}</bdi>}
               {place === marked && <span className="pf-v6-u-screen-reader">{messages.job.moment.mark}</span>}

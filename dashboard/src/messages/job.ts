@@ -222,13 +222,15 @@ export const job = {
   },
   moment: {
     chosen: (time: string) => `Moment ${time}`,
+    choose: (time: string, what: string) => `${time}${what && `, ${what}`}: choose this moment`,
+    hint: "Choose a time to see logs, metrics and events of that moment.",
     clear: "Clear the chosen moment",
     show: (tab: string) => `${tab} at this moment`,
     mark: "Chosen moment",
   },
   configuration: {
     format: "Format",
-    yaml: "As applied",
+    yaml: "YAML",
     json: "JSON",
     cli: "Command line",
     python: "Python SDK",
@@ -363,6 +365,8 @@ export const job = {
     emptyEnded: "The log is empty",
     noMatch: "No line matches",
     noMatchBody: "Change the search, the level or the pods.",
+    noRankBody:
+      "Ranks are found only in lines that mpirun tags, as with --tag-output. Where lines have no tags, choose the Worker instead of ranks.",
     also: (number: number) => `and ${number} more`,
     alsoFrom: (origins: string) => `Also from ${origins}`,
     rank: (rank: number) => `rank ${rank}`,
@@ -371,6 +375,7 @@ export const job = {
     wholeLineCut: (shown: number, of: number) =>
       `The first ${shown.toLocaleString(locale)} of ${of.toLocaleString(locale)} characters. The download has all of them.`,
     copyLine: "Copy the line",
+    noTime: "No time",
     chosen: (time: string) => `Line of ${time}`,
     keyboard: "Scrolls with the arrow keys, Page Up, Page Down, Home and End.",
     removed: "The pods are gone, and their output with them.",

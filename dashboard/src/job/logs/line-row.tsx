@@ -1,7 +1,10 @@
 // One line of a log.
 
 import { Button } from "@patternfly/react-core";
-import { memo } from "react";
+import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
+import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";
+import ThumbtackIcon from "@patternfly/react-icons/dist/esm/icons/thumbtack-icon";
+import { type ComponentType, memo } from "react";
 import { clock, exact } from "../../format/time";
 import { messages } from "../../messages";
 import type { Line } from "./buffer";
@@ -10,6 +13,11 @@ import type { Finder } from "./pattern";
 import { shorten } from "./text";
 
 const text = messages.job.logs;
+
+const signs: Partial<Record<string, ComponentType>> = {
+  warning: ExclamationTriangleIcon,
+  error: ExclamationCircleIcon,
+};
 
 export type Columns = { times: boolean; pods: boolean; wrap: boolean };
 
@@ -25,7 +33,6 @@ type Props = {
 
 export const LineRow = memo(function LineRow({ line, number, columns, pattern, isChosen, onChoose, onWhole }: Props) {
   const { text: shown, more } = shorten(line.text);
-  const level = line.level && line.level !== "info" ? line.level : undefined;
   return (
     <div className={classOf(line, isChosen)}>
       {columns.times && (
@@ -35,14 +42,14 @@ export const LineRow = memo(function LineRow({ line, number, columns, pattern, i
           // The keyboard chooses the line at the top of the view, and need not walk through all lines.
           tabIndex={-1}
           title={Number.isNaN(line.at) ? undefined : exact(line.at)}
+          aria-label={Number.isNaN(line.at) ? text.noTime : messages.job.moment.choose(clock(line.at), "")}
           onClick={() => onChoose(line.at)}
         >
           {Number.isNaN(line.at) ? "" : clock(line.at)}
         </button>
       )}
       {columns.pods && <span className="log-pod">{sourceOf(line)}</span>}
-      {line.evidence && <span className="log-mark">{text.evidence}</span>}
-      {level && <span className={`log-level log-level-${level}`}>{text.levelWords[level]}</span>}
+      <Sign line={line} />
       <span className="log-text" dir="ltr">
         {pieces(shown, pattern).map((piece, place) =>
           piece.found ? (
@@ -66,6 +73,18 @@ export const LineRow = memo(function LineRow({ line, number, columns, pattern, i
     </div>
   );
 });
+
+/** What stands out in a line, as a shape and a word: the colours around it are not for everybody. */
+function Sign({ line: { evidence, level } }: { line: Line }) {
+  const Shape = evidence ? ThumbtackIcon : level && signs[level];
+  const words = [evidence && text.evidence, level && signs[level] && text.levelWords[level]].filter(Boolean);
+  return (
+    <span className="log-sign" title={words.join(", ") || undefined}>
+      {Shape && <Shape aria-hidden />}
+      {words.length > 0 && <span className="pf-v6-u-screen-reader">{words.join(", ")}</span>}
+    </span>
+  );
+}
 
 function classOf(line: Line, isChosen: boolean): string {
   const names = ["log-line", `log-${line.kind}`];

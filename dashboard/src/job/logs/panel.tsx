@@ -20,7 +20,7 @@ import { highlighter } from "./highlight";
 import { LineDialog } from "./line-dialog";
 import type { Columns } from "./line-row";
 import { Lines } from "./lines";
-import { type LogQuery, readQuery, writeQuery } from "./query";
+import { type LogQuery, noMatchHint, readQuery, writeQuery } from "./query";
 import { readable } from "./text";
 import { LogToolbar } from "./toolbar";
 import { type Log, useLog } from "./use-log";
@@ -129,7 +129,7 @@ function Body({ log, query, live, children }: { log: Log; query: LogQuery; live:
         <bdi>{readable(state.text)}</bdi>
       </NothingHere>
     );
-  if (state.state === "ended" && narrowed) return <NothingHere title={text.noMatch}>{text.noMatchBody}</NothingHere>;
+  if (state.state === "ended" && narrowed) return <NothingHere title={text.noMatch}>{noMatchHint(query)}</NothingHere>;
   if (state.state === "ended") return <NothingHere title={live ? text.empty : text.emptyEnded} />;
   return (
     <div className="log-frame">

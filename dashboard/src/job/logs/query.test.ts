@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { numbers, plain, ranges, readQuery, requestOf, writeQuery } from "./query";
+import { noMatchHint, numbers, plain, ranges, readQuery, requestOf, writeQuery } from "./query";
 
 describe("what to read of a log", () => {
   test("is in the address, and nothing of it that is as usual", () => {
@@ -46,4 +46,9 @@ describe("numbers of Workers and ranks", () => {
     expect(numbers("0-999999").length).toBe(10_000);
     expect(numbers("a 1e3 -4 5- 0x1")).toEqual([]);
   });
+});
+
+test("where no line matches ranks, the hint says that lines need tags", () => {
+  expect(noMatchHint({ ranks: [3] })).toContain("--tag-output");
+  expect(noMatchHint({ ranks: [] })).toBe("Change the search, the level or the pods.");
 });

@@ -1,5 +1,6 @@
 // What the reader of a log chose to see: kept in the address, sent to the service, which filters and folds.
 
+import { messages } from "../../messages";
 import { escapePattern } from "./text";
 
 export const levels = ["", "debug", "info", "warning", "error"] as const;
@@ -124,4 +125,9 @@ export function ranges(all: readonly number[]): string {
     start = end + 1;
   }
   return parts.join(",");
+}
+
+/** Lines without a tag have no rank: no search or level would find them. */
+export function noMatchHint({ ranks }: Pick<LogQuery, "ranks">): string {
+  return ranks.length ? messages.job.logs.noRankBody : messages.job.logs.noMatchBody;
 }
