@@ -145,7 +145,12 @@ test("an address that is none, a job that is gone and an expired sign-in are sai
 });
 
 test("every page fits 320 px, also with all namespaces chosen", async () => {
+  const namespace = createNamespace("narrow");
+  for (const name of ["job", "other"]) await createJob(namespace, { name, suspend: true });
+  const job = `/jobs/${namespace}/mpijob/job`;
   for (const path of [
+    ...["", "/configuration", "/workers", "/logs", "/metrics", "/events", "/artifacts"].map((tab) => `${job}${tab}`),
+    `/compare?kind=mpijob&name=job&name=other`,
     "/jobs",
     "/admin",
     "/admin/capacity",
@@ -154,7 +159,10 @@ test("every page fits 320 px, also with all namespaces chosen", async () => {
     "/templates",
     "/notifications",
   ]) {
-    await visit(`${path}?namespace=`, { width: 320 }, async (page) => {
+    const address = path.startsWith("/compare") ? `${path}&namespace=${namespace}` : `${path}?namespace=`;
+    await visit(address, { width: 320 }, async (page) => {
+      // What is loaded may be wider than what stands for it.
+      await expect.poll(() => page.locator("main .pf-v6-c-skeleton").count()).toBe(0);
       await expect.poll(() => page.locator("main").getAttribute("aria-busy")).not.toBe("true");
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       expect(overflow, path).toBeLessThanOrEqual(0);
