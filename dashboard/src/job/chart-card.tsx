@@ -1,5 +1,6 @@
 // One chart with its title and its values, and the controls of how curves are drawn.
 
+import "./charts.css";
 import {
   Card,
   CardBody,
