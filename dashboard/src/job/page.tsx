@@ -186,7 +186,8 @@ function JobTabs({ tab }: { tab: JobTab }) {
 }
 
 type TabKey = (typeof tabs)[number]["key"];
-const tabsWithTimes: readonly TabKey[] = ["overview", "workers", "logs", "metrics", "events"];
+/** Where people go through many times. */
+const tabsWithTimes: readonly TabKey[] = ["logs", "metrics", "events"];
 
 /** The tab is a part of the address. A moment that was chosen stays chosen; what belongs to one tab only does not. */
 function useTab(jobRef: Ref): [TabKey, (key: string) => void] {
