@@ -140,9 +140,20 @@ pub enum NotificationVerb {
     #[command(after_help = "Examples:
   odh training notifications put failures --phase Failed --email team@example.com
   odh training notifications put done --job bert --phase Succeeded,Failed --url https://example.com/hook
+  odh training notifications put full --quota-percent 90 --email team@example.com
+  odh training notifications put long --longer-than 24h --email team@example.com
 
 The answer that creates a webhook has the key that signs its requests, and no later one does.")]
     Put(PutRule),
+    /// Show what holds now of the conditions of rules: full quotas, jobs that run for long or are stalled
+    Alerts {
+        /// Of all namespaces that you may see
+        #[arg(short = 'A', long, conflicts_with = "namespace")]
+        all_namespaces: bool,
+        /// Output format: table, wide, json, yaml
+        #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
+        output: Output,
+    },
     /// Send a test delivery
     Test {
         /// Rule name
@@ -181,6 +192,16 @@ pub struct PutRule {
     /// Only with one of these causes, such as OutOfMemory
     #[arg(long, value_delimiter = ',', value_name = "CAUSE")]
     pub cause: Vec<String>,
+    /// When a ResourceQuota of the namespace is used to at least N percent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
+        conflicts_with_all = ["phase", "cause", "job", "longer_than", "stalled"])]
+    pub quota_percent: Option<u32>,
+    /// When a job has run for longer than this, such as 24h
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["phase", "cause", "stalled"])]
+    pub longer_than: Option<String>,
+    /// When a job is stalled
+    #[arg(long, conflicts_with_all = ["phase", "cause"])]
+    pub stalled: bool,
     /// Send a webhook to this https address
     #[arg(long, value_name = "URL", required_unless_present = "email", conflicts_with = "email")]
     pub url: Option<String>,
@@ -199,7 +220,9 @@ impl NotificationVerb {
     /// Returns the requested format.
     pub fn output(&self) -> Output {
         match self {
-            NotificationVerb::List { output } | NotificationVerb::Deliveries { output, .. } => *output,
+            NotificationVerb::List { output }
+            | NotificationVerb::Alerts { output, .. }
+            | NotificationVerb::Deliveries { output, .. } => *output,
             NotificationVerb::Put(put) => put.output,
             NotificationVerb::Test { .. } | NotificationVerb::Delete { .. } => Output::Table,
         }

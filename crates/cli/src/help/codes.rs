@@ -47,6 +47,7 @@ pub fn of(command: &str) -> Option<&'static [u8]> {
         "training diagnose" => LOCAL,
         "training usage" | "training audit" | "training capacity" | "training advice" => REPORTS,
         "training notifications list" | "training notifications deliveries" => REPORTS,
+        "training notifications alerts" => REPORTS,
         "training notifications put" | "training notifications test" | "training notifications delete" => {
             REPORTS
         }

@@ -20,6 +20,11 @@ pub async fn run(console: &Console, global: &Global, verb: &NotificationVerb) ->
             let found = service.get(&format!("{of_namespace}/notifications"), &[]).await?;
             rules(console, &found, *output)?;
         }
+        NotificationVerb::Alerts { all_namespaces, output } => {
+            let namespace = if *all_namespaces { String::new() } else { service.namespace.clone() };
+            let found = service.get("/api/v1/alerts", &[("namespace", namespace)]).await?;
+            alerts(console, &found, *output)?;
+        }
         NotificationVerb::Put(put) => {
             let made = service.send(Method::PUT, &of_rule(&put.name), Some(&rule(put))).await?;
             if put.output.shows_objects() {
@@ -56,6 +61,9 @@ fn rule(put: &PutRule) -> Value {
         ("kind", json!(put.kind)),
         ("phases", json!(put.phase)),
         ("causes", json!(put.cause)),
+        ("quotaPercent", json!(put.quota_percent)),
+        ("runsLongerThan", json!(put.longer_than)),
+        ("stalled", json!(put.stalled)),
         ("url", json!(put.url)),
         ("email", json!(put.email)),
         ("disabled", json!(put.disabled)),
@@ -88,7 +96,8 @@ fn rule_row(rule: &Value) -> Vec<String> {
         "" => "all jobs".to_owned(),
         job => job.to_owned(),
     };
-    let when = [words("phases"), words("reasons"), words("causes")].concat();
+    let mut when = [words("phases"), words("reasons"), words("causes")].concat();
+    when.extend(condition(rule));
     let to = [text(rule, "url"), text(rule, "email")].concat();
     let force = match (rule.get("enabled").and_then(Value::as_bool), text(rule, "disabledBecause")) {
         (Some(true), _) => "yes".to_owned(),
@@ -97,6 +106,43 @@ fn rule_row(rule: &Value) -> Vec<String> {
     };
     let when = if when.is_empty() { "every change".to_owned() } else { when.join(", ") };
     vec![text(rule, "name"), about, when, to, text(rule, "owner"), force]
+}
+
+/// The condition of a rule in words, if it has one.
+fn condition(rule: &Value) -> Option<String> {
+    if let Some(percent) = rule.get("quotaPercent").and_then(Value::as_i64) {
+        return Some(format!("quota used to {percent}%"));
+    }
+    match text(rule, "runsLongerThan").as_str() {
+        "" => rule.get("stalled").and_then(Value::as_bool)?.then(|| "stalled".to_owned()),
+        time => Some(format!("runs longer than {time}")),
+    }
+}
+
+fn alerts(console: &Console, found: &Value, output: Output) -> Result<(), Failure> {
+    if output.shows_objects() {
+        return console.document(&object::text(found, output)?);
+    }
+    let of = |alert: &Value| {
+        let rest = ["namespace", "rule", "kind", "name", "message"].map(|field| text(alert, field));
+        [moment(alert, "since")].into_iter().chain(rest).collect()
+    };
+    let rows: Vec<Vec<String>> = list(found, "alerts").iter().map(of).collect();
+    let unknown: Vec<String> = list(found, "unknown")
+        .iter()
+        .map(|rule| text(rule, "namespace") + "/" + &text(rule, "rule"))
+        .collect();
+    if !unknown.is_empty() {
+        console.note(&format!("unknown, because not evaluated lately: {}", unknown.join(", ")));
+    }
+    if rows.is_empty() {
+        if unknown.is_empty() {
+            console.note("no condition of a rule holds now");
+        }
+        return Ok(());
+    }
+    let headings = ["SINCE", "NAMESPACE", "RULE", "KIND", "NAME", "WHAT"];
+    console.data(&table::fitted(&headings, &rows, table::screen_columns()))
 }
 
 fn deliveries(console: &Console, found: &Value, output: Output) -> Result<(), Failure> {

@@ -52,6 +52,17 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     home.run("training notifications test failures").ends(0).prints("a test is on its way");
     home.run("training notifications deliveries").ends(0).prints("failures");
     home.run("training notifications delete failures").ends(0).prints("deleted");
+
+    // Rules with a condition.
+    home.run("training notifications alerts").ends(0).says("no condition of a rule holds now");
+    home.run("training notifications put long --longer-than soon --url http://127.0.0.1:9/")
+        .ends(5)
+        .says("24h");
+    home.run("training notifications put both --stalled --phase Failed --url http://127.0.0.1:9/").ends(2);
+    home.run("training notifications put long --longer-than 1440m --url http://127.0.0.1:9/").ends(0);
+    home.run("training notifications list").ends(0).prints("runs longer than 1d");
+    let asked = || home.run("training notifications alerts -A -o json").ends(0).json();
+    assert_eq!(asked()["total"], 0);
     home.run("training notifications test failures").ends(3);
 
     // A person without the permission gets exit code 4.
