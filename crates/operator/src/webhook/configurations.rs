@@ -124,7 +124,7 @@ pub fn trainjob_configurations(
     // A queue must be able to resume what it admitted even if nobody answers; the rules of the definition still hold.
     let validating = [
         validating("create.trainjobs", VALIDATE_TRAINJOB, &["trainjobs"], &["CREATE"], "Fail"),
-        validating("change.trainjobs", VALIDATE_TRAINJOB, &["trainjobs"], &["UPDATE"], "Ignore"),
+        validating("change.trainjobs", VALIDATE_TRAINJOB, &["trainjobs"], &["UPDATE", "DELETE"], "Ignore"),
         validating("runtimes.trainjobs", VALIDATE_RUNTIME, &runtimes, &["CREATE", "UPDATE"], "Ignore"),
     ];
     (
