@@ -8,7 +8,7 @@ use bytes::Bytes;
 use connections::Share;
 use http::StatusCode;
 use prost::Message as _;
-use prost_types::field_descriptor_proto::Type;
+use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 use crate::body::{self, MAX_BODY};
@@ -28,7 +28,25 @@ enum Field {
     Text,
     Bytes,
     Message(String),
+    /// A number, and how it is written; a list of them may be packed into one.
+    Number {
+        wire: u64,
+        is_list: bool,
+    },
 }
+
+impl Field {
+    /// Whether its value may be written so.
+    fn may_be(&self, wire: u64) -> bool {
+        match self {
+            Self::Number { wire: own, is_list } => wire == *own || *is_list && wire == PACKED,
+            _ => wire == PACKED,
+        }
+    }
+}
+
+/// How texts, messages and packed lists are written: with their length before them.
+const PACKED: u64 = 2;
 
 /// The fields of a message, by their numbers.
 type Shape = HashMap<u64, Field>;
@@ -63,7 +81,14 @@ impl Shapes {
                 Type::String => Field::Text,
                 Type::Bytes => Field::Bytes,
                 Type::Message => Field::Message(field.type_name().to_owned()),
-                _ => return None,
+                number => {
+                    let wire = match number {
+                        Type::Fixed64 | Type::Sfixed64 | Type::Double => 1,
+                        Type::Fixed32 | Type::Sfixed32 | Type::Float => 5,
+                        _ => 0,
+                    };
+                    Field::Number { wire, is_list: field.label() == Label::Repeated }
+                }
             };
             Some((u64::try_from(field.number()).ok()?, of))
         });
@@ -76,6 +101,10 @@ impl Shapes {
         let mut count = 0;
         while !bytes.is_empty() {
             let key = varint(&mut bytes)?;
+            let field = shape.and_then(|shape| shape.get(&(key >> 3)));
+            if field.is_some_and(|field| !field.may_be(key & 7)) {
+                return None;
+            }
             match key & 7 {
                 0 => {
                     varint(&mut bytes)?;
@@ -86,11 +115,11 @@ impl Shapes {
                 5 => {
                     taken(&mut bytes, 4)?;
                 }
-                2 => {
+                PACKED => {
                     let length = varint(&mut bytes)?;
                     let inner = taken(&mut bytes, length)?;
                     count += 1;
-                    match shape.and_then(|shape| shape.get(&(key >> 3))) {
+                    match field {
                         Some(Field::Text) => {
                             std::str::from_utf8(inner).ok()?;
                         }
@@ -98,7 +127,7 @@ impl Shapes {
                             count += self.parts(inner, self.messages.get(name), depth + 1)?;
                         }
                         Some(Field::Message(_)) => return None,
-                        Some(Field::Bytes) | None => {}
+                        Some(Field::Bytes | Field::Number { .. }) | None => {}
                     }
                 }
                 _ => return None,
@@ -147,7 +176,7 @@ pub fn check(method: &str, frame: &Bytes, share: &Share) -> Result<(), Problem> 
         return Err(unreadable());
     }
     if compressed != 0 {
-        // No compression is offered; the generated code says so.
+        // No compression is offered; the generated code refuses it.
         return Ok(());
     }
     let shape = SHAPES.methods.get(method).and_then(|name| SHAPES.messages.get(name));
@@ -193,7 +222,8 @@ mod tests {
         let share = Budget::new(1 << 20, 1 << 20).share("jane");
         let status =
             |frame: Bytes| check("RenderJob", &frame, &share).map_err(|problem| problem.status.as_u16());
-        for broken in [&[0xff; 100][..], &[0x0a, 0x7f, b'a'], &[0x0a, 0x02, 0xff, 0xfe], &[0x0b]] {
+        for broken in [&[0xff; 100][..], &[0x0a, 0x7f, b'a'], &[0x0a, 0x02, 0xff, 0xfe], &[0x0b], &[0x08, 1]]
+        {
             assert_eq!(status(framed(broken)), Err(400), "{broken:?}");
         }
         assert_eq!(status(Bytes::from_static(&[0, 0, 0, 0, 9, 1])), Err(400));

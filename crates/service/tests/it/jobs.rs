@@ -260,6 +260,7 @@ async fn a_failed_job_says_why() {
     assert_eq!(shown["fixes"], json!([fix]));
     let states: Vec<&Value> = shown["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
     assert_eq!(states, ["Done", "Failed", "Skipped", "Skipped", "Skipped"], "no Worker ever had a node");
+    assert_eq!(stage.get(&format!("{JOBS}/mpijob/a/events"), JANE).await.json()["events"], json!([]));
     let message =
         "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
     let event: Event = serde_json::from_value(json!({ "metadata": { "name": "a.1", "namespace": TEAM },
@@ -267,10 +268,13 @@ async fn a_failed_job_says_why() {
         "involvedObject": { "kind": "Pod", "name": "a-worker-0", "namespace": TEAM } }))
     .unwrap();
     Api::<Event>::namespaced(stage.admin.clone(), TEAM).create(&PostParams::default(), &event).await.unwrap();
+    let failure =
+        json!({ "reason": "ExecutableNotFound", "message": "no train", "suggestion": "put it there" });
+    let status = json!({ "phase": "Failed", "phaseReason": "ExecutableNotFound", "failure": failure });
+    stage.status(TEAM, "a", status).await;
     let shown = stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.json();
     let advice = shown["failure"]["suggestion"].as_str().unwrap();
     assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
-    assert_eq!(stage.get(&format!("{JOBS}/mpijob/a/events"), JANE).await.json()["events"], json!([]));
 }
 
 #[tokio::test]
