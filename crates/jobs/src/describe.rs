@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{MPIJobSpec, MPIJobStatus, Phase};
+use api::{MPIJobSpec, MPIJobStatus};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
@@ -16,11 +16,9 @@ use semantics::local_nodes::ANNOTATION_NODE_MODE;
 use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
-use crate::explanation::explained;
-use crate::last_lines::{MOST_LINES, last_lines};
 use crate::part::{index, role};
 use crate::view::{self, Row};
-use crate::{Attempt, Error, Kind, list, runtime};
+use crate::{Attempt, Error, Kind, list};
 
 /// A namespace with more pages of events than this counts as busy: its events are read per object.
 const FEW_PAGES: usize = 4;
@@ -128,43 +126,6 @@ impl Description {
             let name = if fold { pod.role.as_str() } else { pod.name.as_str() };
             (name, &pod.state, pod.ready, pod.exit_code, pod.restarts, &pod.mode)
         })
-    }
-}
-
-/// Reads a job with its pods and events.
-///
-/// # Errors
-/// If the job itself cannot be read.
-pub async fn describe(
-    client: &Client,
-    kind: Kind,
-    namespace: &str,
-    name: &str,
-) -> Result<Description, Error> {
-    let object = list::get(client, kind, namespace, name).await?;
-    let children = Children::read(client, &object).await;
-    let mut found = described(client, object, &children).await;
-    if kind == Kind::TrainJob {
-        fill_from_runtime(client, &mut found).await;
-    }
-    if found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running {
-        found.last_lines = last_lines(client, &found.object, &children.pods, MOST_LINES).await;
-    }
-    if found.row.phase == Phase::Failed {
-        let explained = explained(client, &found.object, &children, None, None).await;
-        found.advise(&explained.explanation);
-    }
-    Ok(found)
-}
-
-/// Fills in what a TrainJob leaves to its runtime, as far as that may be read.
-async fn fill_from_runtime(client: &Client, found: &mut Description) {
-    let Some(runtime) = runtime::used(client, &found.object).await else { return };
-    if let Some(mpi) = runtime.mpi_implementation {
-        found.row.mpi = mpi;
-    }
-    if found.row.image.is_empty() {
-        found.row.image = runtime.images.into_iter().next().unwrap_or_default();
     }
 }
 

@@ -1,13 +1,15 @@
 //! One job in full, for a page about it: its description, what it waits for and who must act, the steps of its way, and
 //! the changes that may remove the cause of its trouble. All of it is computed from one reading of the cluster.
 
+use api::Phase;
 use kube::Client;
 use plan::{Explanation, Step};
 
 use crate::describe::{Children, Description, described};
 use crate::explanation::{Explained, explained};
 use crate::fix::{Fix, fixes};
-use crate::{Error, Kind, list, queue};
+use crate::last_lines::{MOST_LINES, last_lines};
+use crate::{Error, Kind, list, queue, runtime};
 
 /// A job in full.
 #[derive(Clone, Debug)]
@@ -39,4 +41,41 @@ pub async fn detail(client: &Client, kind: Kind, namespace: &str, name: &str) ->
     let mut description = described(client, object, &children).await;
     description.advise(&explanation);
     Ok(Detail { description, explanation, steps, fixes })
+}
+
+/// Reads a job with its pods and events.
+///
+/// # Errors
+/// If the job itself cannot be read.
+pub async fn describe(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Description, Error> {
+    let object = list::get(client, kind, namespace, name).await?;
+    let children = Children::read(client, &object).await;
+    let mut found = described(client, object, &children).await;
+    if kind == Kind::TrainJob {
+        fill_from_runtime(client, &mut found).await;
+    }
+    if found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running {
+        found.last_lines = last_lines(client, &found.object, &children.pods, MOST_LINES).await;
+    }
+    if found.row.phase == Phase::Failed {
+        let explained = explained(client, &found.object, &children, None, None).await;
+        found.advise(&explained.explanation);
+    }
+    Ok(found)
+}
+
+/// Fills in what a TrainJob leaves to its runtime, as far as that may be read.
+async fn fill_from_runtime(client: &Client, found: &mut Description) {
+    let Some(runtime) = runtime::used(client, &found.object).await else { return };
+    if let Some(mpi) = runtime.mpi_implementation {
+        found.row.mpi = mpi;
+    }
+    if found.row.image.is_empty() {
+        found.row.image = runtime.images.into_iter().next().unwrap_or_default();
+    }
 }

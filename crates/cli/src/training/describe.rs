@@ -26,7 +26,7 @@ pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Res
     let (mut texts, mut values) = (Vec::new(), Vec::new());
     let mut each = several::Each::default();
     for (kind, name) in several::many(console, &connection, &describe.several).await? {
-        let found = match jobs::describe::describe(client, kind, namespace, &name).await {
+        let found = match jobs::detail::describe(client, kind, namespace, &name).await {
             Ok(found) => found,
             Err(error) => {
                 each.failed(console, &error.into());

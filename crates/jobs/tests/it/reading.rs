@@ -6,7 +6,7 @@ use api::MPIJob;
 use jobs::asked::Request;
 use jobs::availability::{Start, availability};
 use jobs::list::{Selection, get, rows};
-use jobs::{Kind, asked, describe, detail, explanation, preflight, submit};
+use jobs::{Kind, asked, detail, explanation, preflight, submit};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, TEAM};
@@ -76,7 +76,7 @@ async fn a_jobs_events_are_found_in_a_busy_namespace() {
     for (number, (kind, name)) in about.into_iter().enumerate() {
         stage.create("v1", "Event", "events", event(format!("zz.{number}"), kind, name, "Ours")).await;
     }
-    let found = describe::describe(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+    let found = detail::describe(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
     let mut told: Vec<&str> = found.events.iter().map(|event| event.first.object.as_str()).collect();
     told.sort_unstable();
     assert_eq!(told, ["job/zz-launcher", "mpijob/zz", "pod/zz-worker-0"], "{:?}", found.events);
@@ -97,7 +97,7 @@ async fn an_image_that_was_not_mapped_is_named_with_the_failure() {
         .status("zz", json!({ "phase": "Failed", "phaseReason": "ExecutableNotFound", "failure": failure }))
         .await;
     let advice = async || {
-        let described = describe::describe(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+        let described = detail::describe(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
         let detailed = detail::detail(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
         let explained = explanation::explain_job(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
         let advice = described.status.failure.unwrap().suggestion.unwrap();
