@@ -13,6 +13,7 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use semantics::kept::condition_since;
+use semantics::local_nodes::IMAGE_OF_THE_MACHINE;
 use semantics::{Starting as _, has_ended, is_deleted, is_ready};
 use serde::Serialize;
 
@@ -258,7 +259,10 @@ fn unmapped_image(situation: &Situation<'_>, cause: Option<&str>) -> Option<Stri
     );
     let told = situation.events.iter().filter(|_| is_about_the_image);
     let mut told = told.filter(|told| told.reason == EVENT_LOCAL_ENVIRONMENT);
-    let image = told.find_map(|told| told.message.split_once(" is not mapped")?.0.rsplit('"').nth(1))?;
+    let image = told.find_map(|told| {
+        let image = told.message.split_once(" is not mapped")?.0.rsplit('"').nth(1)?;
+        (image != IMAGE_OF_THE_MACHINE).then_some(image)
+    })?;
     Some(format!(
         "First look at the image: \"{image}\" is not mapped to a local environment, so this machine's own programs were used."
     ))
@@ -1297,6 +1301,10 @@ mod tests {
         let advice = explain(&Situation { events: &events, ..alone(&job) }).advice.unwrap().text;
         assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
         assert!(advice.ends_with("put it there"), "{advice}");
+        let message = message.replace("team/train:1", IMAGE_OF_THE_MACHINE);
+        let events = [Told { pod: None, reason: "LocalEnvironment".to_owned(), message }];
+        let meant = explain(&Situation { events: &events, ..alone(&job) });
+        assert_eq!(meant.advice.unwrap().text, "put it there", "the machine's own programs were asked for");
         assert_eq!(explain(&alone(&job)).advice.unwrap().text, "put it there");
     }
 

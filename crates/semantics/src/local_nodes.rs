@@ -2,6 +2,8 @@
 
 /// On a Node and on its pods: how pods are isolated, `rootless`, `root` or [`PLAIN_MODE`].
 pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
+/// The image by whose name a job asks for the machine's own programs.
+pub const IMAGE_OF_THE_MACHINE: &str = "local";
 /// The value of [`ANNOTATION_NODE_MODE`] of a node that isolates nothing.
 pub const PLAIN_MODE: &str = "plain";
 /// On a Node: [`POWER_OFF`] cuts its power; any other value, or none, restores it.

@@ -14,6 +14,7 @@ use jobs::{Class, Error};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use plan::{STARTERS, starts_ranks};
+use semantics::local_nodes::IMAGE_OF_THE_MACHINE;
 use serde_json::Value;
 
 use super::drafts::{check_namespaces, draft_from_files};
@@ -548,7 +549,7 @@ pub fn warn_of_programs(console: &Console, state: &State, drafts: &[Draft]) {
     }
     let images: BTreeSet<String> = drafts.iter().flat_map(images_of).collect();
     for image in
-        images.iter().filter(|image| *image != UNMAPPED_ON_PURPOSE && state.environment_of(image).is_none())
+        images.iter().filter(|image| *image != IMAGE_OF_THE_MACHINE && state.environment_of(image).is_none())
     {
         let effect = match state.pulls_nothing_for(image) {
             true => "other tags of it are, so its pods will not start",
@@ -560,9 +561,6 @@ pub fn warn_of_programs(console: &Console, state: &State, drafts: &[Draft]) {
         ));
     }
 }
-
-/// The name by which `--image` asks for the machine's own programs.
-const UNMAPPED_ON_PURPOSE: &str = "local";
 
 fn images_of(draft: &Draft) -> Vec<String> {
     let replicas = draft.job.spec.mpi_replica_specs.values();
