@@ -33,7 +33,7 @@ export function RuleFields({ draft, onChange, isNew }: Props) {
           onChange={(_event, name) => set({ name })}
         />
       </FormGroup>
-      <FormGroup label={fields.when} role="radiogroup" fieldId="rule-when">
+      <FormGroup label={fields.when} role="radiogroup" isStack fieldId="rule-when">
         {whens.map((when) => (
           <Radio
             key={when}
