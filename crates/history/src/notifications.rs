@@ -441,22 +441,32 @@ pub(crate) async fn enqueue(write: &mut Write, transition: &Transition) -> Resul
         if !is_of_kind || !transitions.include(transition) {
             continue;
         }
-        sqlx::query(
-            "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (rule_id, uid, version) DO NOTHING",
-        )
-        .bind(Uuid::new_v4().to_string())
-        .bind(&rule)
-        .bind(&transition.uid)
-        .bind(transition.version)
-        .bind(&body)
-        .bind(micros(transition.at))
-        .bind(PENDING)
-        .execute(&mut **write)
-        .await?;
-        displace(write, &rule, transition.at).await?;
+        enqueue_for(write, &rule, transition, &body).await?;
     }
     Ok(())
+}
+
+/// Enqueues a delivery of one rule; `body` is the JSON of the transition.
+async fn enqueue_for(
+    write: &mut Write,
+    rule: &str,
+    transition: &Transition,
+    body: &str,
+) -> Result<(), Error> {
+    sqlx::query(
+        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (rule_id, uid, version) DO NOTHING",
+    )
+    .bind(Uuid::new_v4().to_string())
+    .bind(rule)
+    .bind(&transition.uid)
+    .bind(transition.version)
+    .bind(body)
+    .bind(micros(transition.at))
+    .bind(PENDING)
+    .execute(&mut **write)
+    .await?;
+    displace(write, rule, transition.at).await
 }
 
 /// Gives up the oldest deliveries of a rule if too many wait: a receiver that is away for long, or slow, needs the newest.

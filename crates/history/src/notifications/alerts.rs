@@ -12,9 +12,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use uuid::Uuid;
 
-use super::{PENDING, Rule, Transition, displace, rule_columns, rule_of};
+use super::{Rule, Transition, enqueue_for, rule_columns, rule_of};
 use crate::error::Error;
 use crate::store::{Store, Write, micros, time};
 
@@ -190,20 +189,7 @@ async fn fire(write: &mut Write, rule: &Rule, found: &Transition) -> Result<(), 
     .bind(found.message.as_deref().unwrap_or_default())
     .execute(&mut **write)
     .await?;
-    sqlx::query(
-        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (rule_id, uid, version) DO NOTHING",
-    )
-    .bind(Uuid::new_v4().to_string())
-    .bind(&rule.id)
-    .bind(&found.uid)
-    .bind(found.version)
-    .bind(&body)
-    .bind(micros(found.at))
-    .bind(PENDING)
-    .execute(&mut **write)
-    .await?;
-    displace(write, &rule.id, found.at).await
+    enqueue_for(write, &rule.id, found, &body).await
 }
 
 /// Forgets the alerts of a rule that is replaced by one about something else.
