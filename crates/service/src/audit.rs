@@ -58,7 +58,7 @@ pub fn is_recorded(method: &Method, reads: bool, is_dry_run: bool) -> bool {
 #[derive(Debug, Default)]
 pub struct Refusals(Mutex<HashMap<Refusal, u64>>);
 
-/// Of whom, by which method, in which namespace.
+/// The user, the method and the namespace of a refused call.
 type Refusal = (String, &'static str, Option<String>);
 
 /// Whether a refusal becomes a line of its own.

@@ -67,7 +67,7 @@ async fn refused(method: &'static Method, headers: &HeaderMap, problem: Problem)
     refused.err().map_or_else(|| Status::internal(""), |problem| problem.grpc()).into_http()
 }
 
-/// Bounds what those send whom nobody knows: who calls needs no account for what the contract and the state of the service are.
+/// Bounds the requests of callers that are not authenticated: reflection and health checks need no account.
 pub async fn bound(
     State(service): State<Arc<Service>>,
     request: axum::extract::Request,

@@ -1,5 +1,5 @@
-//! The one message of a call over gRPC, looked at before it is decoded: an empty message of two bytes takes hundreds once it is
-//! decoded, and what does not fit the contract is told by the contract's own problem.
+//! Checks the message of a gRPC call before it is decoded: decoded, an empty message of two bytes takes hundreds. A message that
+//! does not match the contract is refused with a [`Problem`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -91,7 +91,7 @@ test("without the store, what holds is unknown and not nothing", async () => {
   expect(container.textContent).toContain("the store is away");
 });
 
-test("who may see no jobs of the namespace is told so by the page, not by an alert", async () => {
+test("a missing permission to list jobs is reported by the page, not by an alert", async () => {
   const container = await answered(403, { code: "NotAllowed", reason: "Forbidden", message: "no" });
   expect(container.textContent).toBe("");
 });

@@ -61,7 +61,7 @@ test("a job's address chooses its namespace, unless all are chosen", async () =>
   screen.getByText("at: all");
 });
 
-test("what is no namespace is not remembered", async () => {
+test("a value that is not a namespace is not remembered", async () => {
   const page = await open("/jobs?namespace=No%20Namespace");
   await page.toJobs();
   screen.getByText("at: all");
