@@ -19,28 +19,26 @@ pub mod kept;
 pub mod level;
 mod line;
 mod merge;
+mod once;
 mod ranks;
 mod read;
 mod resume;
 pub mod sieve;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::Phase;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use kube::api::DynamicObject;
-use kube::{Client, ResourceExt};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::last_lines::{recorded, was_restarted};
-use crate::part::is_being_prepared;
-use crate::{Action, Advice, Error, JobRef, Kind, describe, list, view};
+use crate::{Error, JobRef, Kind, list, view};
 
 use fold::Fold;
 pub use fold::{WINDOW, ranges};
@@ -49,6 +47,7 @@ pub use level::Level;
 use ranks::Ranks;
 pub use resume::Cursor;
 use resume::{Resume, Run};
+use target::{Target, chosen};
 
 /// The maximum number of pods read at once, each over its own connection.
 pub const MAX_PODS: usize = 256;
@@ -438,369 +437,8 @@ pub async fn logs_with(
         let lender = source.lender(&targets);
         readers.spawn(follow::follow(source, targets.into_iter().chain(lender).collect(), arrive));
     } else {
-        once(&source, &object, targets, arrive, &mut readers).await?;
+        once::once(&source, &object, targets, arrive, &mut readers).await?;
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
     Ok(Logs { batches, items, evidence, fold, any: false, last_word, _readers: readers })
-}
-
-/// Returns the pods to read: those that were chosen, in the states that were chosen.
-///
-/// # Errors
-/// If there is none, or there are too many.
-async fn chosen(client: &Client, object: &DynamicObject, choice: &Choice) -> Result<Vec<Target>, Error> {
-    let (kind, job) = (Kind::of(object), object.name_any());
-    let namespace = object.namespace().unwrap_or_default();
-    let mut targets = targets(&choice.which, &all_of(kind, object))?;
-    let is_of_nodes = kind == Kind::TrainJob && targets != [Target::Launcher];
-    if is_of_nodes || !choice.states.is_empty() {
-        let pods = describe::pods(client, kind, &namespace, &job).await?;
-        as_launcher(&mut targets, &pods);
-        let is_chosen =
-            |target: &Target| newest(*target, &pods).is_some_and(|pod| is_in(&choice.states, pod));
-        targets.retain(|target| choice.states.is_empty() || is_chosen(target));
-        if targets.is_empty() {
-            return Err(Error::NoPod {
-                what: format!("no pod is in state {}", choice.states.join(" or ")),
-                advice: Advice::from("see the states of the pods")
-                    .with(Action::Describe(kind.job(&namespace, &job))),
-            });
-        }
-    }
-    if targets.len() > MAX_PODS {
-        return Err(Error::NoPod {
-            what: format!("{} pods are too many: at most {MAX_PODS} can be read at once", targets.len()),
-            advice: Advice::from("select some Workers").with(Action::Logs {
-                job: kind.job(&namespace, &job),
-                workers: Some(format!("0-{}", MAX_PODS - 1)),
-                follow: false,
-                previous: false,
-            }),
-        });
-    }
-    Ok(targets)
-}
-
-/// Starts to read what these targets have written so far: from their pods, from what was kept of them, or from a record.
-async fn once(
-    source: &Arc<Source>,
-    object: &DynamicObject,
-    mut targets: Vec<Target>,
-    arrive: mpsc::Sender<mpsc::Receiver<Batch>>,
-    readers: &mut JoinSet<()>,
-) -> Result<(), Error> {
-    let Source { client, kind, namespace, job, .. } = &**source;
-    let open = || {
-        let (to, from) = read::lane();
-        // The channel has room for every pod.
-        let _ = arrive.try_send(from);
-        to
-    };
-    let pods = describe::pods(client, *kind, namespace, job).await?;
-    let lender = source.lender(&targets);
-    let all = targets.iter().copied().chain(lender);
-    let gone: Vec<Target> = all.filter(|target| newest(*target, &pods).is_none()).collect();
-    let kept = source.kept(gone).await;
-    targets.retain(|target| !kept.iter().any(|kept| kept.part == target.part()));
-    let launcher = newest(Target::Launcher, &pods).filter(|pod| has_output(pod));
-    let is_kept = kept.iter().any(|kept| kept.part == Target::Launcher.part());
-    let is_lent = source.lent.is_some() && (launcher.is_some() || is_kept);
-    let lender = launcher.filter(|_| lender.is_some());
-    for kept in kept {
-        let cut = source.cut_of(&kept);
-        readers.spawn(read::replay(kept, cut, open()));
-    }
-    if let Some(record) = record(client, object, &source.choice, &targets, &pods).await? {
-        let reader = read::Reader::of_record(source.clone(), &record.name, open());
-        readers.spawn(reader.written(record.text));
-        return Ok(());
-    }
-    let (ready, notes) = ready(&targets, &pods, object, is_lent)?;
-    if !notes.is_empty() {
-        // The channel has room for the first item.
-        let _ = open().try_send(notes);
-    }
-    for pod in ready.into_iter().chain(lender) {
-        if let Some(reader) = read::Reader::new(source.clone(), pod, open()) {
-            readers.spawn(reader.once());
-        }
-    }
-    Ok(())
-}
-
-/// The end of an attempt's output, kept in its record.
-struct Record {
-    name: String,
-    text: String,
-}
-
-/// Returns the record to read instead of a pod: that of an earlier attempt, or of a Launcher whose pods are gone or have
-/// another log by now.
-///
-/// # Errors
-/// If an earlier attempt was asked for and has no record.
-async fn record(
-    client: &Client,
-    job: &DynamicObject,
-    choice: &Choice,
-    targets: &[Target],
-    pods: &[Pod],
-) -> Result<Option<Record>, Error> {
-    let current = plan::attempt_of(&job.metadata);
-    let attempt = choice.attempt.unwrap_or(current);
-    let is_earlier = attempt != current;
-    let of_launcher = targets == [Target::Launcher];
-    let is_lost = match newest(Target::Launcher, pods) {
-        None => true,
-        // Its container was started again before the job ended: its log is that of another run than the one that failed.
-        Some(launcher) => {
-            !choice.previous && view::row(job).phase == Phase::Failed && was_restarted(launcher)
-        }
-    };
-    if !(is_earlier || of_launcher && is_lost) {
-        return Ok(None);
-    }
-    let name = plan::record_name(&job.name_any(), attempt);
-    match recorded(client, job, attempt).await {
-        Some(text) => Ok(Some(Record { name, text })),
-        None if !is_earlier => Ok(None),
-        None => Err(Error::NoPod {
-            what: format!("there is no output of attempt {attempt}"),
-            advice: Advice::from(format!("this is attempt {current}; see which failed")).with(
-                Action::Describe(Kind::of(job).job(&job.namespace().unwrap_or_default(), &job.name_any())),
-            ),
-        }),
-    }
-}
-
-/// Whether a pod has something to read.
-fn has_output(pod: &Pod) -> bool {
-    describe::started(pod) || semantics::has_ended(pod) || is_being_prepared(pod)
-}
-
-/// Returns the pods that have something to read, and notes about the others.
-///
-/// # Errors
-/// If the only target has nothing to read, and no other pod lends it lines.
-fn ready<'p>(
-    targets: &[Target],
-    pods: &'p [Pod],
-    object: &DynamicObject,
-    is_lent: bool,
-) -> Result<(Vec<&'p Pod>, Batch), Error> {
-    let mut ready = Vec::new();
-    let mut notes = Vec::new();
-    let (kind, ended) = (Kind::of(object), view::row(object).has_ended());
-    let job = kind.job(&object.namespace().unwrap_or_default(), &object.name_any());
-    for target in targets {
-        match newest(*target, pods) {
-            Some(pod) if has_output(pod) => ready.push(pod),
-            // What its ranks printed is there.
-            None if ended && is_lent => {}
-            missing => {
-                let error = match missing {
-                    None if ended => gone(*target, &job),
-                    Some(pod) => nothing_yet(&pod.name_any(), describe::waits_for(pod), &job),
-                    None => match follow::not_made(Some(object)).or_else(|| follow::pending(object, pods)) {
-                        Some(reason) => nothing_yet(&target.name(kind, &job.name), Some(reason), &job),
-                        None => not_found(&target.name(kind, &job.name), &job),
-                    },
-                };
-                if targets.len() == 1 && !is_lent {
-                    return Err(error);
-                }
-                notes.push(Ok(Item::Note(error.to_string())));
-            }
-        }
-    }
-    Ok((ready, notes))
-}
-
-/// Reads the Launcher once where it is one of a TrainJob's nodes, and so one of the Workers, too.
-fn as_launcher(targets: &mut Vec<Target>, pods: &[Pod]) {
-    let launcher = newest(Target::Launcher, pods).and_then(|launcher| describe::pod_view(launcher).index);
-    let Some(worker) = launcher.map(Target::Worker).filter(|worker| targets.contains(worker)) else { return };
-    targets.retain(|target| *target != worker);
-    if !targets.contains(&Target::Launcher) {
-        targets.push(Target::Launcher);
-    }
-}
-
-/// The newest pod of a target.
-fn newest(target: Target, pods: &[Pod]) -> Option<&Pod> {
-    pods.iter()
-        .filter(|pod| Target::of(&describe::pod_view(pod)) == Some(target))
-        .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
-}
-
-/// Whether a pod's phase or status is one of these.
-fn is_in(states: &[String], pod: &Pod) -> bool {
-    let (phase, status) = (semantics::phase(pod), describe::pod_view(pod).state);
-    states.iter().any(|state| state.eq_ignore_ascii_case(phase) || state.eq_ignore_ascii_case(&status))
-}
-
-/// A pod that was deleted when its job ended.
-fn gone(target: Target, job: &JobRef) -> Error {
-    let what = format!(
-        "pod {} was deleted when its job ended",
-        target.name(Kind::named(&job.kind).unwrap_or_default(), &job.name)
-    );
-    let has_launcher = Kind::named(&job.kind).is_some_and(Kind::has_launcher);
-    let advice = match target {
-        Target::Worker(_) if has_launcher => {
-            Advice::from("what the ranks printed is in the Launcher's output").with(Action::Logs {
-                job: job.clone(),
-                workers: None,
-                follow: false,
-                previous: false,
-            })
-        }
-        _ => Advice::from("see what is known of it").with(Action::Describe(job.clone())),
-    };
-    Error::NoPod { what, advice }
-}
-
-fn nothing_yet(pod: &str, waits_for: Option<String>, job: &JobRef) -> Error {
-    let what = match waits_for {
-        Some(reason) => format!("{pod} has no output yet: it waits for {reason}"),
-        None => format!("{pod} has no output"),
-    };
-    Error::NoPod { what, advice: to_follow(job) }
-}
-
-fn not_found(pod: &str, job: &JobRef) -> Error {
-    let what = format!("pod {pod} not found: it is not yet created, or already deleted");
-    Error::NoPod { what, advice: to_follow(job) }
-}
-
-fn to_follow(job: &JobRef) -> Advice {
-    let follow = Action::Logs { job: job.clone(), workers: None, follow: true, previous: false };
-    Advice::from("wait for it").with(follow)
-}
-
-/// A pod by its role and index in the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Target {
-    Launcher,
-    /// A replica of a PyTorchJob or TFJob that is no Worker: one of [`ROLES`], and its number.
-    Replica(&'static str, i32),
-    Worker(i32),
-}
-
-/// The roles of PyTorchJobs' and TFJobs' pods beside their Workers. Those that lead a job are first.
-const ROLES: [&str; 4] = ["chief", "master", "ps", "evaluator"];
-/// How many of them lead.
-const LEADING: usize = 2;
-
-impl Target {
-    fn of(pod: &describe::PodView) -> Option<Target> {
-        match (pod.role.as_str(), pod.index) {
-            ("launcher", _) => Some(Target::Launcher),
-            (role, Some(index)) => Target::named(role, index),
-            _ => None,
-        }
-    }
-
-    /// Returns a replica, by its role in any case.
-    fn named(role: &str, index: i32) -> Option<Target> {
-        if role.eq_ignore_ascii_case(api::WORKER) {
-            return Some(Target::Worker(index));
-        }
-        let role = ROLES.into_iter().find(|known| known.eq_ignore_ascii_case(role))?;
-        Some(Target::Replica(role, index))
-    }
-
-    /// Whether it takes the Launcher's place in a job that has none.
-    fn leads(self) -> bool {
-        matches!(self, Target::Replica(role, _) if ROLES[..LEADING].contains(&role))
-    }
-
-    /// The part of the job that it is: `launcher`, `worker-3` or `master-0`.
-    fn part(self) -> String {
-        match self {
-            Target::Launcher => "launcher".to_owned(),
-            Target::Worker(index) => format!("worker-{index}"),
-            Target::Replica(role, index) => format!("{role}-{index}"),
-        }
-    }
-
-    /// The name of its pod; that of a TrainJob's goes on with letters of its own.
-    fn name(self, kind: Kind, job: &str) -> String {
-        match (kind, self) {
-            (Kind::TrainJob, Target::Launcher) => format!("{job}-launcher-0-0"),
-            (Kind::TrainJob, Target::Worker(index)) => format!("{job}-node-0-{index}"),
-            _ => format!("{job}-{}", self.part()),
-        }
-    }
-}
-
-/// Returns the pods that a job has according to its spec. The first is its Launcher, or the pod that leads it.
-fn all_of(kind: Kind, job: &DynamicObject) -> Vec<Target> {
-    if kind.has_launcher() {
-        let workers = view::row(job).workers.of;
-        return [Target::Launcher].into_iter().chain((0..workers).map(Target::Worker)).collect();
-    }
-    let of_role = |role: &&'static str| {
-        let role = *role;
-        (0..kind.replicas(job, role)).filter_map(move |index| Target::named(role, index))
-    };
-    let mut all: Vec<Target> = kind.working_roles().iter().flat_map(of_role).collect();
-    // Stable: the others keep the order of their roles.
-    all.sort_by_key(|target| (!target.leads(), !matches!(target, Target::Worker(_))));
-    all
-}
-
-/// Returns the pods to read among all of a job, of which the first leads.
-fn targets(which: &Which, all: &[Target]) -> Result<Vec<Target>, Error> {
-    match which {
-        Which::Launcher => Ok(all.iter().copied().take(1).collect()),
-        Which::All => Ok(all.to_vec()),
-        Which::Workers(indices) => {
-            let workers = all.iter().filter(|target| matches!(target, Target::Worker(_))).count();
-            match indices.iter().find(|index| !all.contains(&Target::Worker(**index))) {
-                None => Ok(indices.iter().copied().map(Target::Worker).collect()),
-                Some(index) => Err(Error::NoPod {
-                    what: format!("there is no Worker {index}"),
-                    advice: match workers {
-                        0 => "this job has no Workers".into(),
-                        _ => format!("this job has Workers 0 to {}", workers - 1).into(),
-                    },
-                }),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn workers_that_do_not_exist_are_named() {
-        let all = [Target::Launcher, Target::Worker(0), Target::Worker(1)];
-        assert_eq!(targets(&Which::Workers(vec![1]), &all).unwrap(), [Target::Worker(1)]);
-        assert_eq!(targets(&Which::All, &all).unwrap().len(), 3);
-        let error = targets(&Which::Workers(vec![0, 2]), &all).unwrap_err();
-        assert_eq!(error.to_string(), "there is no Worker 2");
-        assert_eq!(error.advice(), Some("this job has Workers 0 to 1".into()));
-    }
-
-    #[test]
-    fn a_job_without_a_launcher_is_led_by_its_master_or_chief_and_else_by_worker_0() {
-        let all = |kind: Kind, field: &str, roles: serde_json::Value| {
-            let job = serde_json::json!({ "apiVersion": "kubeflow.org/v1", "kind": kind.name(),
-                "metadata": { "name": "a" }, "spec": { field: roles } });
-            let all = all_of(kind, &serde_json::from_value(job).unwrap());
-            all.into_iter().map(Target::part).collect::<Vec<_>>()
-        };
-        let torch = serde_json::json!({ "Worker": { "replicas": 2 }, "Master": {} });
-        assert_eq!(all(Kind::PyTorchJob, "pytorchReplicaSpecs", torch), ["master-0", "worker-0", "worker-1"]);
-        let parameters =
-            serde_json::json!({ "PS": { "replicas": 2 }, "Worker": { "replicas": 1 }, "Evaluator": {} });
-        let parts = all(Kind::TfJob, "tfReplicaSpecs", parameters);
-        assert_eq!(parts, ["worker-0", "ps-0", "ps-1", "evaluator-0"]);
-        let chief = serde_json::json!({ "PS": {}, "Worker": {}, "Chief": {} });
-        assert_eq!(all(Kind::TfJob, "tfReplicaSpecs", chief), ["chief-0", "worker-0", "ps-0"]);
-        assert_eq!(all(Kind::TfJob, "tfReplicaSpecs", serde_json::json!({})), [""; 0]);
-    }
 }

@@ -12,9 +12,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, LogParams};
 
+use super::Which;
 use super::line::take_line;
 use super::resume::{split, whole_second};
-use super::{LEADING, ROLES, Target, Which};
+use super::target::{LEADING, ROLES, Target};
 use crate::describe::PodView;
 use crate::{Attempt, Error, Kind};
 
