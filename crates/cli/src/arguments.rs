@@ -1,7 +1,9 @@
 //! The command tree: the definition of every verb, flag and help text, without any behaviour.
 
+mod create;
 #[cfg(feature = "local")]
 mod local;
+mod logs;
 mod reports;
 mod target;
 mod training;
@@ -17,17 +19,16 @@ pub use crate::console::Color;
 pub use crate::global::Global;
 pub use crate::output::Output;
 use crate::settings;
+pub use create::{Create, DryRun, Flags, MpiFlavour, Transport};
 #[cfg(feature = "local")]
 pub use local::{
     ClusterOptions, Dashboard, Doctor, Down, ImageVerb, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList,
     NodeVerb, Role, Run, Status, Switch, Up, User,
 };
+pub use logs::Logs;
 pub use reports::{Advice, Audit, Capacity, NotificationVerb, PutRule, SumBy, Usage};
 pub use target::{Several, Target, read_words};
-pub use training::{
-    Apply, Create, Delete, Describe, Diagnose, Diff, DryRun, Flags, Get, List, Logs, MpiFlavour, Top,
-    TopSort, TrainingVerb, Transport, Wait,
-};
+pub use training::{Apply, Delete, Describe, Diagnose, Diff, Get, List, Top, TopSort, TrainingVerb, Wait};
 pub use verbs::{
     Cancel, CloneJob, Compare, CopyFiles, Ending, Events, Exec, Explain, Export, ExportForm, Making,
     PortForward, Preflight, Retry, Runtimes, Scale, SupportBundle, TemplateUse, TemplateVerb,
