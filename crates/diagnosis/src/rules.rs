@@ -230,7 +230,6 @@ pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
 
 /// All rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    [launch::RULES, transport::RULES, settings::RULES, ranks::RULES, network::RULES, cluster::RULES]
-        .into_iter()
-        .flatten()
+    let others = [transport::RULES, settings::RULES, ranks::RULES, network::RULES, cluster::RULES];
+    launch::RULES.into_iter().chain(others).flatten()
 }
