@@ -1,4 +1,4 @@
-//! What controllers are made of: informers ([`cache`], [`kinds`]), work queues ([`queue`]), event recorders ([`record`]),
+//! What controllers are made of: informers ([`cache`], [`kinds`], [`packed`]), work queues ([`queue`]), event recorders ([`record`]),
 //! pauses of the process ([`awake`]), and the supervision of long-running tasks ([`supervision`]).
 //!
 //! Everything is an ordinary client of the API. Nothing here knows what a controller decides.
@@ -6,6 +6,7 @@
 pub mod awake;
 pub mod cache;
 pub mod kinds;
+pub mod packed;
 pub mod queue;
 pub mod record;
 pub mod supervision;
@@ -19,6 +20,9 @@ pub enum Error {
     /// An object could not be encoded as JSON.
     #[error("cannot encode a request: {0}")]
     Encode(#[source] serde_json::Error),
+    /// An object that a cache keeps as JSON could not be decoded.
+    #[error("cannot decode a cached object: {0}")]
+    Decode(#[source] serde_json::Error),
 }
 
 impl Error {
@@ -26,7 +30,7 @@ impl Error {
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Api(error) => refusal(error),
-            Self::Encode(_) => None,
+            Self::Encode(_) | Self::Decode(_) => None,
         }
     }
 }

@@ -15,17 +15,21 @@ use super::cache::{Cache, Key};
 use super::job::finished_condition;
 use super::queue::{Queue, work};
 use super::{Error, refusal};
+use controller_runtime::packed::Packed;
 use controller_runtime::supervision::Scope;
 
 /// Jobs processed concurrently.
 const CONCURRENCY: usize = 4;
 
 /// Runs until the scope ends.
-pub async fn run(client: Client, jobs: Cache<Job>, scope: Scope) {
+pub async fn run(client: Client, jobs: Cache<Packed<Job>>, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
     jobs.on_change(&scope.stop, move |change| {
-        if let Some(job) = change.new.as_ref().filter(|job| remaining(job, Timestamp::now()).is_some()) {
+        // One that cannot be decoded is for the step to report.
+        let ends =
+            |job: &Packed<Job>| job.whole().map_or(true, |job| remaining(&job, Timestamp::now()).is_some());
+        if let Some(job) = change.new.as_ref().filter(|job| ends(job)) {
             to.add(Key::of(job.as_ref()));
         }
     });
@@ -40,9 +44,9 @@ fn remaining(job: &Job, now: Timestamp) -> Option<Duration> {
     job.metadata.deletion_timestamp.is_none().then(|| Duration::from_secs(ttl).saturating_sub(passed))
 }
 
-async fn step(client: &Client, jobs: &Cache<Job>, key: Key) -> Result<Option<Duration>, Error> {
+async fn step(client: &Client, jobs: &Cache<Packed<Job>>, key: Key) -> Result<Option<Duration>, Error> {
     let Some(seen) = jobs.get(&key) else { return Ok(None) };
-    match remaining(&seen, Timestamp::now()) {
+    match remaining(&seen.whole()?, Timestamp::now()) {
         None => return Ok(None),
         Some(left) if !left.is_zero() => return Ok(Some(left)),
         Some(_) => {}

@@ -39,6 +39,7 @@ mod volumes;
 pub use volumes::default_class;
 
 use controller_runtime::cache::{Cache, follow};
+use controller_runtime::packed::Packed;
 use controller_runtime::record::Recorder;
 // For the controllers below: `super::Error` and so on.
 use controller_runtime::{Error, allow, cache, in_words, kinds, queue, record, refusal};
@@ -50,7 +51,7 @@ use objects::access::UserInfo;
 #[derive(Clone, Debug, Default)]
 pub struct Watches {
     /// `batch/v1` Jobs.
-    pub jobs: Cache<Job>,
+    pub jobs: Cache<Packed<Job>>,
     /// CronJobs.
     pub cron_jobs: Cache<CronJob>,
     /// Pods.

@@ -11,6 +11,7 @@ use super::decide::Plan;
 use super::template;
 use crate::{Error, in_words, refusal};
 use controller_runtime::cache::Cache;
+use controller_runtime::packed::Packed;
 use controller_runtime::record::{Note, Recorder};
 
 /// The dependencies for carrying out a plan.
@@ -21,7 +22,7 @@ pub struct Context {
     /// Stores the replies to writes.
     pub cron_jobs: Cache<CronJob>,
     /// Stores the replies to writes.
-    pub jobs: Cache<Job>,
+    pub jobs: Cache<Packed<Job>>,
     /// Records Events.
     pub recorder: Recorder,
 }
@@ -76,12 +77,14 @@ async fn create(context: &Context, cron_job: &CronJob, time: Timestamp) -> Resul
         Ok(job) => {
             let message = format!("Created job {}", job.name_any());
             context.recorder.note(cron_job, Note::normal("SuccessfulCreate", message));
-            context.jobs.learn(job.clone());
+            context.jobs.learn(Packed::of(job.clone())?);
             Ok(Some(job))
         }
         Err(error) if refusal(&error) == Some(409) => {
             let found = api.get_opt(&wanted.name_any()).await?;
-            Ok(found.filter(|job| template::owner(job).is_some_and(|(_, uid)| Some(uid) == cron_job.uid())))
+            Ok(found.filter(|job| {
+                template::owner(&job.metadata).is_some_and(|(_, uid)| Some(uid) == cron_job.uid())
+            }))
         }
         Err(error) => {
             let message = format!("Error creating job: {}", in_words(&error));
@@ -99,7 +102,7 @@ async fn delete(context: &Context, cron_job: &CronJob, job: &ObjectReference) ->
         Ok(reply) => {
             context.recorder.note(cron_job, Note::normal("SuccessfulDelete", format!("Deleted job {name}")));
             if let Some(job) = reply.left() {
-                context.jobs.learn(job);
+                context.jobs.learn(Packed::of(job)?);
             }
             Ok(())
         }

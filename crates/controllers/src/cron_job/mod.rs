@@ -45,7 +45,7 @@ pub async fn run(context: Context, scope: Scope) {
     });
     let to = queue.clone();
     context.jobs.on_change(&scope.stop, move |change| {
-        if let Some(item) = change.latest().and_then(|job| owner(job)) {
+        if let Some(item) = change.latest().and_then(|job| owner(job.meta())) {
             to.add(item);
         }
     });
@@ -63,7 +63,8 @@ async fn step(context: &Context, memories: &Memories, item: Item) -> Result<Opti
         return Ok(None);
     };
     let jobs = context.jobs.list_in(&key.namespace).into_iter();
-    let jobs: Vec<Arc<Job>> = jobs.filter(|job| owner(job).is_some_and(|(_, of)| of == uid)).collect();
+    let jobs = jobs.filter(|job| owner(job.meta()).is_some_and(|(_, of)| of == uid));
+    let jobs = jobs.map(|job| job.whole().map(Arc::new)).collect::<Result<Vec<Arc<Job>>, Error>>()?;
     let memory = lock(memories).get(&uid).cloned().unwrap_or_default();
     let now = Timestamp::now();
     let plan = decide::decide(&ObservedCronJob { cron_job: &cron_job, jobs: &jobs, memory: &memory, now });

@@ -15,12 +15,12 @@ const TIME_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// A CronJob: namespace and name, and the uid in its Jobs' owner references.
 pub type Item = (Key, String);
 
-/// Returns the CronJob that controls a Job.
-pub fn owner(job: &Job) -> Option<Item> {
-    let owner = job.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
+/// Returns the CronJob that controls the Job of this metadata.
+pub fn owner(job: &ObjectMeta) -> Option<Item> {
+    let owner = job.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
     let is_cron_job = owner.kind == "CronJob" && owner.api_version.starts_with("batch/");
     is_cron_job
-        .then(|| (Key::new(job.namespace().unwrap_or_default(), owner.name.clone()), owner.uid.clone()))
+        .then(|| (Key::new(job.namespace.clone().unwrap_or_default(), owner.name.clone()), owner.uid.clone()))
 }
 
 /// Returns the name of the Job for a scheduled time, so that it can be created only once.

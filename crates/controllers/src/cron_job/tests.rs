@@ -269,7 +269,7 @@ fn a_job_is_named_and_annotated_with_its_time() {
             "spec": {"template": {"spec": {"containers": []}}}})
     );
     assert_eq!(
-        template::owner(&made).map(|(key, uid)| (key.to_string(), uid)),
+        template::owner(&made.metadata).map(|(key, uid)| (key.to_string(), uid)),
         Some(("n/nightly".into(), "cj-uid".into()))
     );
     let london = template::job(&cron_job(json!({"timeZone": "Europe/London"}), json!({})), at("01:00:00"));

@@ -14,6 +14,7 @@ use super::pods::{self, TRACKING_FINALIZER};
 use super::template;
 use crate::{Error, in_words, refusal};
 use controller_runtime::cache::{Cache, Key};
+use controller_runtime::packed::Packed;
 use controller_runtime::record::{Note, Recorder};
 
 /// Concurrent requests for one Job.
@@ -25,7 +26,7 @@ pub struct Context {
     /// The API.
     pub client: Client,
     /// Stores the replies to writes.
-    pub jobs: Cache<Job>,
+    pub jobs: Cache<Packed<Job>>,
     /// Stores the replies to writes.
     pub pods: Cache<Pod>,
     /// Records Events.
@@ -156,7 +157,7 @@ async fn write_status(context: &Context, job: &Job, status: JobStatus) -> Result
     let wanted = Job { status: Some(status), ..job.clone() };
     match api.replace_status(&job.name_any(), &PostParams::default(), &wanted).await {
         Ok(written) => {
-            context.jobs.learn(written);
+            context.jobs.learn(Packed::of(written)?);
             Ok(())
         }
         // Deleted meanwhile; the watch will deliver that.

@@ -84,6 +84,7 @@ async fn step(context: &Context, backoffs: &Backoffs, item: Item) -> Result<Opti
         apply::release_pods(context, &key.namespace, names).await?;
         return Ok(None);
     };
+    let job = job.whole()?;
     let backoff = lock(backoffs).get(&uid).copied();
     let plan =
         decide::decide(&decide::ObservedJob { job: &job, pods: &pods, backoff, now: Timestamp::now() });
