@@ -102,10 +102,25 @@ pub async fn listen(sandbox: &Sandbox) -> Result<dns::Sockets, Failure> {
 pub async fn keep(node: Arc<LocalNode>, sockets: Option<Arc<dns::Sockets>>, stop: CancellationToken) {
     let known = Known::default();
     let wake = Arc::new(Notify::new());
+    // Of the headless Services, one for each job, nothing is routed.
     let to = wake.clone();
-    known.services.on_change(&stop, move |_| to.notify_one());
-    let to = wake.clone();
-    known.slices.on_change(&stop, move |_| to.notify_one());
+    known.services.on_change(&stop, move |change| {
+        if [&change.old, &change.new]
+            .into_iter()
+            .flatten()
+            .any(|service| names::cluster_ip(service).is_some())
+        {
+            to.notify_one();
+        }
+    });
+    let (to, services) = (wake.clone(), known.services.clone());
+    known.slices.on_change(&stop, move |change| {
+        // If the Service is not known yet, its own arrival is a change.
+        let service = change.latest().and_then(|slice| services.get(&service_of(slice)?));
+        if service.is_some_and(|service| names::cluster_ip(&service).is_some()) {
+            to.notify_one();
+        }
+    });
     let recorder = Recorder::start(node.client.clone(), "service-routing", stop.clone());
     let names = async {
         if let Some(sockets) = sockets {
@@ -119,6 +134,12 @@ pub async fn keep(node: Arc<LocalNode>, sockets: Option<Arc<dns::Sockets>>, stop
         route(&node, &known, &wake, &recorder),
         names
     );
+}
+
+/// Returns the Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let name = slice.metadata.labels.as_ref()?.get(names::SERVICE_LABEL)?;
+    Some(Key::new(slice.metadata.namespace.clone()?, name))
 }
 
 async fn route(node: &LocalNode, known: &Known, wake: &Notify, recorder: &Recorder) {
