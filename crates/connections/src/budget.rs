@@ -1,13 +1,19 @@
 //! Bounds the memory of what clients send: of all of them together, and of each.
+//!
+//! When all is taken, a client that holds little takes room from the one that holds most (max-min fairness:
+//! Bertsekas and Gallager, *Data Networks*, 6.5.2): the oldest message of that one, which is the slowest to arrive,
+//! is displaced. So of `n` clients each gets its `n`-th part of the memory, however long the others take to send
+//! what they hold.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
 
 /// The memory that a server has for what clients send.
 #[derive(Debug)]
 pub struct Budget {
-    /// How much each client holds; one that holds nothing has no entry.
-    held: Mutex<HashMap<String, usize>>,
+    state: Mutex<State>,
     most: usize,
     most_of_client: usize,
 }
@@ -15,7 +21,7 @@ pub struct Budget {
 /// Which budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
-    /// That of the client.
+    /// That of the client, which has too much or is displaced by one that has less.
     Client,
     /// That of all clients together.
     Total,
@@ -26,57 +32,172 @@ pub enum Exhausted {
 pub struct Share {
     budget: Arc<Budget>,
     client: String,
-    bytes: Mutex<usize>,
+    number: u64,
+    displaced: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// One without a message has no entry.
+    clients: HashMap<String, Client>,
+}
+
+/// What one client holds.
+#[derive(Debug, Default)]
+struct Client {
+    /// The sum of its messages.
+    held: usize,
+    /// By the number of the share: the oldest first.
+    messages: BTreeMap<u64, Message>,
+}
+
+#[derive(Debug)]
+struct Message {
+    bytes: usize,
+    /// Whether it is processed, so that its memory cannot be returned.
+    is_pinned: bool,
+    displaced: CancellationToken,
 }
 
 impl Budget {
     /// Creates a budget of this many bytes, and of this many for one client.
     pub fn new(most: usize, most_of_client: usize) -> Arc<Self> {
-        Arc::new(Self { held: Mutex::default(), most, most_of_client })
+        Arc::new(Self { state: Mutex::default(), most, most_of_client })
     }
 
     /// Returns an empty share of a client: a user, or an address.
     pub fn share(self: &Arc<Self>, client: impl Into<String>) -> Share {
-        Share { budget: self.clone(), client: client.into(), bytes: Mutex::new(0) }
+        let (client, displaced) = (client.into(), CancellationToken::new());
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        let message = Message { bytes: 0, is_pinned: false, displaced: displaced.clone() };
+        state.clients.entry(client.clone()).or_default().messages.insert(number, message);
+        drop(state);
+        Share { budget: self.clone(), client, number, displaced }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn held(&self) -> usize {
+        self.clients.values().map(|client| client.held).sum()
+    }
+
+    fn message(&mut self, client: &str, number: u64) -> Option<&mut Message> {
+        self.clients.get_mut(client)?.messages.get_mut(&number)
+    }
+
+    /// Returns the messages to displace so that a client which then holds `after` gets `missing` bytes. They
+    /// belong to clients that hold more than that; `None` if these have too few of them.
+    fn victims(&self, mut missing: usize, after: usize) -> Option<Vec<(String, u64)>> {
+        if missing == 0 {
+            return Some(Vec::new());
+        }
+        let mut richer: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.held > after)
+            .map(|(name, client)| {
+                let displaceable = client.messages.iter().filter(|(_, message)| !message.is_pinned);
+                (client.held, name, displaceable.filter(|(_, message)| message.bytes > 0))
+            })
+            .collect();
+        let mut victims = Vec::new();
+        while missing > 0 {
+            let richest = richer.iter_mut().max_by_key(|(held, ..)| *held);
+            let (held, name, messages) = richest.filter(|(held, ..)| *held > after)?;
+            match messages.next() {
+                Some((number, message)) => {
+                    victims.push(((*name).clone(), *number));
+                    missing = missing.saturating_sub(message.bytes);
+                    *held = held.saturating_sub(message.bytes);
+                }
+                // What is left of it cannot be displaced.
+                None => *held = 0,
+            }
+        }
+        Some(victims)
+    }
+
+    fn remove(&mut self, client: &str, number: u64) -> Option<Message> {
+        let of_client = self.clients.get_mut(client)?;
+        let message = of_client.messages.remove(&number)?;
+        of_client.held = of_client.held.saturating_sub(message.bytes);
+        if of_client.messages.is_empty() {
+            self.clients.remove(client);
+        }
+        Some(message)
     }
 }
 
 impl Share {
-    /// Takes more bytes. Never waits: a client that waited could itself hold what the others wait for.
+    /// Takes more bytes, if necessary those of messages of clients that hold more. Never waits: a client that waited
+    /// could itself hold what the others wait for. The memory of a displaced message counts as free at once, and is
+    /// so when its reader sees that it is [`displaced`](Self::displaced).
     ///
     /// # Errors
-    /// If the budget of the client or of all clients has no room for them. Then none are taken.
+    /// If the budget of the client or of all clients has no room for them, or the message is displaced. Then none
+    /// are taken.
     pub fn take(&self, bytes: usize) -> Result<(), Exhausted> {
-        let mut own = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held = self.budget.lock();
-        let of_client = held.get(&self.client).copied().unwrap_or_default();
-        if of_client.saturating_add(bytes) > self.budget.most_of_client {
+        let mut state = self.budget.lock();
+        if state.message(&self.client, self.number).is_none() {
             return Err(Exhausted::Client);
         }
-        if held.values().sum::<usize>().saturating_add(bytes) > self.budget.most {
-            return Err(Exhausted::Total);
+        let held = state.clients.get(&self.client).map_or(0, |client| client.held);
+        let after = held.saturating_add(bytes);
+        if after > self.budget.most_of_client {
+            return Err(Exhausted::Client);
         }
-        if bytes > 0 {
-            held.insert(self.client.clone(), of_client + bytes);
-            *own += bytes;
+        let missing = state.held().saturating_add(bytes).saturating_sub(self.budget.most);
+        for (client, number) in state.victims(missing, after).ok_or(Exhausted::Total)? {
+            if let Some(message) = state.remove(&client, number) {
+                message.displaced.cancel();
+            }
+        }
+        if let Some(message) = state.message(&self.client, self.number) {
+            message.bytes += bytes;
+        }
+        if let Some(client) = state.clients.get_mut(&self.client) {
+            client.held = after;
         }
         Ok(())
+    }
+
+    /// Keeps the message from being displaced, because it is processed in a way that cannot be stopped.
+    ///
+    /// # Errors
+    /// If it is displaced already.
+    pub fn pin(&self) -> Result<(), Exhausted> {
+        self.set_pinned(true)
+    }
+
+    /// Lets the message be displaced again.
+    pub fn unpin(&self) {
+        // A pinned message is not displaced.
+        let _ = self.set_pinned(false);
+    }
+
+    fn set_pinned(&self, is_pinned: bool) -> Result<(), Exhausted> {
+        let mut state = self.budget.lock();
+        let message = state.message(&self.client, self.number).ok_or(Exhausted::Client)?;
+        message.is_pinned = is_pinned;
+        Ok(())
+    }
+
+    /// Resolves when the message is displaced: its memory must be returned.
+    pub fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.displaced.clone().cancelled_owned()
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let own = std::mem::take(self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let mut held = self.budget.lock();
-        let Some(of_client) = held.get_mut(&self.client) else { return };
-        *of_client = of_client.saturating_sub(own);
-        if *of_client == 0 {
-            held.remove(&self.client);
-        }
+        self.budget.lock().remove(&self.client, self.number);
     }
 }
 
@@ -112,16 +233,79 @@ pub fn json_size(json: &[u8]) -> JsonSize {
 mod tests {
     use super::*;
 
+    fn is_displaced(share: &Share) -> bool {
+        share.displaced.is_cancelled()
+    }
+
     #[test]
     fn a_share_is_bounded_by_its_client_and_by_all_and_returned_when_dropped() {
         let budget = Budget::new(10, 6);
         let (first, second, other) = (budget.share("jane"), budget.share("jane"), budget.share("joe"));
         assert_eq!((first.take(4), second.take(3)), (Ok(()), Err(Exhausted::Client)));
-        assert_eq!((second.take(2), other.take(5)), (Ok(()), Err(Exhausted::Total)));
+        assert_eq!((second.take(2), other.take(6)), (Ok(()), Err(Exhausted::Total)));
         drop(first);
         assert_eq!(other.take(5), Ok(()));
         drop((second, other));
-        assert!(budget.lock().is_empty());
+        assert!(budget.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_holds_less_takes_the_room_of_those_that_hold_most() {
+        let budget = Budget::new(128, 64);
+        let of = |client: &'static str, count: usize| -> Vec<Share> {
+            let shares = (0..count).map(|_| budget.share(client)).collect::<Vec<_>>();
+            shares.iter().for_each(|share| assert_eq!(share.take(8), Ok(()), "{client}"));
+            shares
+        };
+        let (first, second) = (of("first", 8), of("second", 8));
+        assert_eq!(budget.lock().held(), 128, "two clients hold all");
+        let third = of("third", 5);
+        let displaced = |shares: &[Share]| shares.iter().filter(|share| is_displaced(share)).count();
+        assert_eq!(displaced(&first) + displaced(&second), 5);
+        assert_eq!(displaced(&first).abs_diff(displaced(&second)), 1, "the one that holds most gives way");
+        assert!(is_displaced(&first[0]) && !is_displaced(&first[7]), "the oldest message goes first");
+        assert_eq!((first[0].take(0), first[0].pin()), (Err(Exhausted::Client), Err(Exhausted::Client)));
+        // Those that gave way cannot take it back from one that holds no more than they do.
+        let again = budget.share("first");
+        assert_eq!((again.take(8), displaced(&third)), (Err(Exhausted::Total), 0));
+        drop((first, second, third, again));
+        assert!(budget.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn each_of_many_clients_gets_its_part() {
+        let (budget, clients) = (Budget::new(1_000, 500), 99);
+        let greedy = |client: usize| -> Vec<Share> {
+            let shares = (0..50).map(|_| budget.share(client.to_string()));
+            shares.filter(|share| share.take(2).is_ok()).collect()
+        };
+        // Each takes what it can get, again and again.
+        let held: Vec<Vec<Share>> = (0..3).flat_map(|_| (0..clients).map(greedy)).collect();
+        assert!(budget.lock().held() > 998);
+        let late = budget.share("late");
+        assert_eq!(late.take(1_000 / (clients + 1) - 2), Ok(()));
+        assert!(!is_displaced(&late));
+        drop((held, late));
+        assert!(budget.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn a_message_that_is_processed_is_not_displaced() {
+        let budget = Budget::new(10, 10);
+        let (pinned, other) = (budget.share("jane"), budget.share("joe"));
+        assert_eq!((pinned.take(10), pinned.pin()), (Ok(()), Ok(())));
+        assert_eq!(other.take(1), Err(Exhausted::Total));
+        pinned.unpin();
+        assert_eq!((other.take(1), is_displaced(&pinned)), (Ok(()), true));
+    }
+
+    #[test]
+    fn nobody_is_displaced_by_what_is_refused_all_the_same() {
+        let budget = Budget::new(10, 10);
+        let (pinned, arriving, other) = (budget.share("jane"), budget.share("jane"), budget.share("joe"));
+        assert_eq!((pinned.take(6), pinned.pin(), arriving.take(4)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((other.take(5), is_displaced(&arriving)), (Err(Exhausted::Total), false));
+        assert_eq!((other.take(4), is_displaced(&arriving)), (Ok(()), true));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Bounds the connections of a server, and the memory of what clients send over them ([`Budget`]): in total and of one
-//! client.
+//! client. Shares of users are counted by [`share_of`].
 //!
 //! A connection takes a [`Slot`] and is *silent* until the server keeps it, for example because a request was
 //! authenticated. Silent connections block nobody: when there is no room for another, the one that was silent for longest
@@ -21,6 +21,15 @@ pub use budget::{Budget, Exhausted, JsonSize, Share, json_size};
 /// make room for others when there is none.
 pub const MOST_KEPT_OF_USER: usize = 128;
 
+/// Returns the name by which a user's share of anything is counted. All service accounts of a namespace have one share: a
+/// user who may create one there may create any number of them. For shares only, never for identity or permissions.
+#[must_use]
+pub fn share_of(user: &str) -> &str {
+    const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+    let namespace = user.strip_prefix(SERVICE_ACCOUNT).and_then(|account| account.find(':'));
+    namespace.map_or(user, |length| &user[..SERVICE_ACCOUNT.len() + length])
+}
+
 /// The slots of one server.
 #[derive(Debug)]
 pub struct Slots {
@@ -33,7 +42,7 @@ pub struct Slots {
 struct State {
     next: u64,
     peers: HashMap<IpAddr, Peer>,
-    /// The number of connections that are kept for each user.
+    /// The number of connections that are kept for each share of users.
     users: HashMap<String, usize>,
 }
 
@@ -66,7 +75,7 @@ pub struct Slot {
     displaced: CancellationToken,
     /// Whether a user is known who has sent a request on it.
     is_known: AtomicBool,
-    /// The user whose kept connections it is one of.
+    /// The share of users whose kept connections it is one of.
     counts_for: OnceLock<String>,
 }
 
@@ -133,6 +142,7 @@ impl Slot {
         if self.counts_for.get().is_some() {
             return;
         }
+        let user = share_of(user);
         self.is_known.store(true, Ordering::Relaxed);
         let mut guard = self.slots.lock();
         let state = &mut *guard;
@@ -262,6 +272,38 @@ mod tests {
         assert_eq!(slots.lock().users["eve"], MOST_KEPT_OF_USER, "those that ended count no more");
         drop((again, other));
         assert!(slots.lock().users.is_empty() && slots.lock().peers.is_empty());
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_have_one_share() {
+        for (user, share) in [
+            ("system:serviceaccount:team-a:bot-1", "system:serviceaccount:team-a"),
+            ("system:serviceaccount:team-a:bot-2", "system:serviceaccount:team-a"),
+            ("system:serviceaccount:team-b:bot-1", "system:serviceaccount:team-b"),
+            ("system:serviceaccount:team-a", "system:serviceaccount:team-a"),
+            ("system:serviceaccounts:team-a:x", "system:serviceaccounts:team-a:x"),
+            ("system:node:node-1", "system:node:node-1"),
+            ("jane", "jane"),
+            ("", ""),
+        ] {
+            assert_eq!(share_of(user), share, "{user}");
+        }
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_have_so_many_connections_kept_together() {
+        let slots = Slots::new(MOST_KEPT_OF_USER + 1, MOST_KEPT_OF_USER + 1);
+        let take = |number: usize| {
+            let slot = slots.take(address(1)).unwrap();
+            slot.keep_for(&format!("system:serviceaccount:team-a:bot-{number}"));
+            slot
+        };
+        let kept: Vec<Slot> = (0..=MOST_KEPT_OF_USER).map(take).collect();
+        let other = slots.take(address(2)).unwrap();
+        other.keep_for("system:serviceaccount:team-b:bot");
+        assert!(other.is_kept() && kept[MOST_KEPT_OF_USER].displaced.is_cancelled());
+        drop((kept, other));
+        assert!(slots.lock().users.is_empty());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Bodies of requests: read for known callers only, within a time and a budget of memory, and interpreted away from the
-//! runtime if they are large.
+//! runtime if they are large. A body that arrives slowly gives its memory to a caller that has less.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,27 +32,32 @@ const WORKERS: usize = 2;
 
 static WORKING: Semaphore = Semaphore::const_new(WORKERS);
 
-/// A body that holds memory of its caller's share while it is read, and that ends with a [`Problem`] if it has too much or
-/// takes too long.
+/// A body that holds memory of its caller's share while it is read, and that ends with a [`Problem`] if it has too much,
+/// takes too long, or is displaced.
 pub struct Bounded {
     inner: Body,
     share: Arc<Share>,
     left: usize,
     deadline: Pin<Box<Sleep>>,
+    displaced: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Bounded {
     /// Bounds a body from now on.
     pub fn new(inner: Body, share: Arc<Share>, most: usize) -> Self {
-        Self { inner, share, left: most, deadline: Box::pin(tokio::time::sleep(WITHIN)) }
+        let (deadline, displaced) = (Box::pin(tokio::time::sleep(WITHIN)), Box::pin(share.displaced()));
+        Self { inner, share, left: most, deadline, displaced }
     }
 
-    /// Reads the whole body.
+    /// Reads the whole body, which is not displaced any more then: a call is not stopped half-way.
     ///
     /// # Errors
     /// 408, 413, 429 or 503 if it is beyond a bound, 400 if it cannot be read.
     pub async fn bytes(self) -> Result<Bytes, Problem> {
-        self.collect().await.map(|collected| collected.to_bytes())
+        let share = self.share.clone();
+        let collected = self.collect().await?;
+        share.pin().map_err(exhausted)?;
+        Ok(collected.to_bytes())
     }
 
     fn admit(&mut self, bytes: usize) -> Result<(), Problem> {
@@ -71,6 +76,9 @@ impl http_body::Body for Bounded {
     ) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
         if self.deadline.as_mut().poll(context).is_ready() {
             return Poll::Ready(Some(Err(late())));
+        }
+        if self.displaced.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(exhausted(Exhausted::Client))));
         }
         let frame = match ready!(Pin::new(&mut self.inner).poll_frame(context)) {
             None => return Poll::Ready(None),
@@ -151,6 +159,8 @@ where
 #[cfg(test)]
 mod tests {
     use connections::Budget;
+    use futures::{StreamExt as _, stream};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -170,6 +180,40 @@ mod tests {
         drop(first);
         assert!(of(4 << 20, &share("vera")).bytes().await.is_ok());
         assert_eq!(of(MAX_BODY + 1, &share("vera")).bytes().await.unwrap_err().status, 413);
+    }
+
+    /// A body of which only the start arrives.
+    fn stalled(bytes: usize, share: &Arc<Share>) -> Bounded {
+        let start = Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]));
+        let body = Body::from_stream(stream::iter([start]).chain(stream::pending()));
+        Bounded::new(body, share.clone(), MAX_BODY)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_in_time_is_refused() {
+        let (share, begun) = (Arc::new(Budget::new(8, 8).share("jane")), Instant::now());
+        assert_eq!(stalled(8, &share).bytes().await.unwrap_err().status, 408);
+        assert_eq!(begun.elapsed().as_secs(), WITHIN.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_arrives_slowly_gives_way_to_one_of_a_caller_that_has_less() {
+        let budget = Budget::new(8 << 20, 4 << 20);
+        let share = |user: &str| Arc::new(budget.share(user));
+        let (jane, joe, vera) = (share("jane"), share("joe"), share("vera"));
+        let arriving = async {
+            tokio::task::yield_now().await;
+            of(2 << 20, &vera).bytes().await
+        };
+        let displaced = async { tokio::join!(stalled(4 << 20, &jane).bytes(), arriving) };
+        tokio::select! {
+            biased;
+            _ = stalled(3 << 20, &joe).bytes() => unreachable!("another caller holds more"),
+            (slow, arrived) = displaced => {
+                assert_eq!(slow.unwrap_err().status, 429);
+                assert!(arrived.is_ok());
+            }
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The body of a review: read within a time and a budget of memory, because callers need not be known, and parsed away from
 //! the runtime if it is large.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -11,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::serve::{Answer, text};
 
-/// The memory for reviews: of all callers, and of one address. It includes an estimate of what a review takes once it is
-/// parsed.
+/// The memory for reviews: of all callers, and of one address, which is enough for the largest review. It includes
+/// an estimate of what a review takes once it is parsed. When all is taken, each address has an equal part of it.
 pub(super) const MEMORY: usize = 128 << 20;
 pub(super) const MEMORY_OF_PEER: usize = 64 << 20;
 /// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
@@ -58,6 +59,18 @@ impl Refused {
     }
 }
 
+/// Does what needs a share's memory, as long as another address does not displace it.
+pub(super) async fn unless_displaced<T>(
+    share: &Share,
+    work: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    tokio::select! {
+        biased;
+        () = share.displaced() => Err(Refused::NoMemory(Exhausted::Client)),
+        done = work => done,
+    }
+}
+
 /// Reads a body. Its memory belongs to `share` until that is dropped.
 pub(super) async fn read<B>(body: B, share: &Share) -> Result<Bytes, Refused>
 where
@@ -87,21 +100,34 @@ where
     Ok(bytes)
 }
 
-/// Parses a review.
+/// Parses a review. Its memory is not returned before that ends, even if nobody waits for it any more.
 pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(
     bytes: Bytes,
+    share: &Arc<Share>,
 ) -> Result<T, serde_json::Error> {
     if bytes.len() <= PARSED_AT_ONCE {
         return serde_json::from_slice(&bytes);
     }
-    let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes)).await;
+    let share = share.clone();
+    share.pin().map_err(|_| <serde_json::Error as serde::de::Error>::custom("there is no memory for it"))?;
+    let parsed = tokio::task::spawn_blocking(move || {
+        let parsed = serde_json::from_slice(&bytes);
+        share.unpin();
+        parsed
+    });
+    let parsed = parsed.await;
     parsed.unwrap_or_else(|error| Err(serde::de::Error::custom(error)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use connections::Budget;
-    use http_body_util::Full;
+    use futures::{StreamExt as _, stream};
+    use http_body::Frame;
+    use http_body_util::{Full, StreamBody};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -124,6 +150,94 @@ mod tests {
             of(" ".repeat(LONGEST + 1), &Budget::new(MEMORY, MEMORY).share("a")).await,
             Err(Refused::TooLarge)
         );
+    }
+
+    /// The start of a body whose end never arrives.
+    fn stalled(start: Bytes) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send {
+        StreamBody::new(stream::iter([Ok(Frame::data(start))]).chain(stream::pending()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_in_time_is_refused_and_returns_its_memory() {
+        let budget = Budget::new(1 << 20, 1 << 20);
+        let (share, begun) = (budget.share("a"), Instant::now());
+        let start = Bytes::from(vec![b' '; 1 << 20]);
+        assert_eq!(read(stalled(start), &share).await, Err(Refused::Late));
+        assert_eq!(begun.elapsed().as_secs(), WITHIN.as_secs());
+        assert_eq!(Refused::Late.answer().status(), StatusCode::REQUEST_TIMEOUT);
+        drop(share);
+        assert!(of(" ".repeat(1 << 20), &budget.share("b")).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_that_send_slowly_do_not_keep_reviews_of_another_out() {
+        for hostile in [2, 100] {
+            let budget = Budget::new(MEMORY, MEMORY_OF_PEER);
+            let (start, address) = (Bytes::from(vec![b' '; 256 << 10]), |n: usize| (n % hostile).to_string());
+            // More than there is room for.
+            let shares: Vec<Share> = (0..600).map(|n| budget.share(address(n))).collect();
+            let slow = shares.iter().map(|share| read(stalled(start.clone()), share));
+            let slow = futures::future::join_all(slow);
+            let reviews = async {
+                tokio::task::yield_now().await;
+                assert_eq!(budget.share("other").take(MEMORY_OF_PEER), Err(Exhausted::Total));
+                // Each needs 256 KiB with what it takes once it is parsed.
+                let review = format!("[{}]", vec![r#"{"name":"value"}"#; 200].join(","));
+                let own: Vec<Share> = (0..4).map(|_| budget.share("API server")).collect();
+                for share in &own {
+                    assert!(of(review.clone(), share).await.is_ok(), "{hostile}");
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = slow => unreachable!("they never end"),
+                () = reviews => {}
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_arrives_slowly_gives_way_to_one_of_an_address_that_holds_less() {
+        let budget = Budget::new(2 << 20, 2 << 20);
+        let (slow, other) = (budget.share("a"), budget.share("b"));
+        let start = Bytes::from(vec![b' '; 2 << 20]);
+        let slow = unless_displaced(&slow, read(stalled(start), &slow));
+        let other = async {
+            tokio::task::yield_now().await;
+            of(" ".repeat(1 << 20), &other).await
+        };
+        let (slow, other) = tokio::join!(slow, other);
+        assert_eq!((slow, other.is_ok()), (Err(Refused::NoMemory(Exhausted::Client)), true));
+    }
+
+    #[test]
+    fn a_review_that_is_parsed_keeps_its_memory_until_that_ends() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            // The only thread that parses is busy.
+            let (sender, receiver) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || receiver.recv());
+            let budget = Budget::new(PARSED_AT_ONCE * 2, PARSED_AT_ONCE * 2);
+            let (share, other) = (Arc::new(budget.share("a")), budget.share("b"));
+            let bytes = of(format!("[\"{}\"]", " ".repeat(PARSED_AT_ONCE)), &share).await.unwrap();
+            let parsed = parse::<serde_json::Value>(bytes, &share);
+            let taken = async {
+                let taken = other.take(PARSED_AT_ONCE);
+                sender.send(()).unwrap();
+                taken
+            };
+            let (parsed, taken) = tokio::join!(parsed, taken);
+            assert!(busy.await.is_ok() && parsed.is_ok());
+            assert_eq!(taken, Err(Exhausted::Total));
+            assert_eq!(other.take(PARSED_AT_ONCE), Ok(()), "it can be displaced again");
+        });
+    }
+
+    #[test]
+    fn an_idle_webhook_has_room_for_the_largest_review_of_one_address() {
+        let largest = LONGEST + MOST_CONTAINERS * CONTAINER_BYTES + MOST_VALUES * VALUE_BYTES;
+        assert_eq!(Budget::new(MEMORY, MEMORY_OF_PEER).share("a").take(largest), Ok(()));
     }
 
     #[tokio::test]

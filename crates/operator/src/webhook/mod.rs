@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use api::TrainJob;
 use bytes::Bytes;
-use connections::Budget;
+use connections::{Budget, Share};
 use http::{Method, Request, StatusCode};
 use jiff::Timestamp;
 use kube::Client;
@@ -105,12 +105,16 @@ impl Webhook {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed\n");
         }
         let peer = head.extensions.get::<Peer>().map(|Peer(address)| address.to_string());
-        let share = self.memory.share(peer.unwrap_or_default());
-        let body = match body::read(body, &share).await {
-            Ok(body) => body,
+        let share = Arc::new(self.memory.share(peer.unwrap_or_default()));
+        let answered = body::unless_displaced(&share, async {
+            let body = body::read(body, &share).await?;
+            Ok(self.decide(question, body, &share).await)
+        });
+        let answered = match answered.await {
+            Ok(answered) => answered,
             Err(refused) => return refused.answer(),
         };
-        match self.decide(question, body).await {
+        match answered {
             Ok((uid, decision)) => {
                 let body = decision.answer(&uid).to_string().into_bytes();
                 with_type(StatusCode::OK, "application/json", body)
@@ -128,10 +132,15 @@ impl Webhook {
     }
 
     /// Reads the review that a question is about, and decides. Returns the request's UID, too.
-    async fn decide(&self, question: Question, body: Bytes) -> Result<(String, Decision), Unanswered> {
+    async fn decide(
+        &self,
+        question: Question,
+        body: Bytes,
+        share: &Arc<Share>,
+    ) -> Result<(String, Decision), Unanswered> {
         match question {
             Question::Default | Question::Validate => {
-                let request = match review::read::<api::MPIJob>(body).await? {
+                let request = match review::read::<api::MPIJob>(body, share).await? {
                     Ok(request) => request,
                     Err(refused) => return Ok(refused),
                 };
@@ -142,7 +151,7 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::DefaultTrainJob | Question::ValidateTrainJob => {
-                let request = match review::read::<TrainJob>(body).await? {
+                let request = match review::read::<TrainJob>(body, share).await? {
                     Ok(request) => request,
                     Err(refused) => return Ok(refused),
                 };
@@ -153,7 +162,7 @@ impl Webhook {
                 Ok((request.uid, decision))
             }
             Question::ValidateRuntime => {
-                let request = match review::read::<trainjobs::AnyRuntime>(body).await? {
+                let request = match review::read::<trainjobs::AnyRuntime>(body, share).await? {
                     Ok(request) => request,
                     Err(refused) => return Ok(refused),
                 };

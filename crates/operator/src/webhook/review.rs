@@ -1,9 +1,12 @@
 //! An admission review (`admission.k8s.io/v1`) and its answer; fields that are not used are not parsed.
 
+use std::sync::Arc;
+
 use api::MPIJob;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use connections::Share;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -132,12 +135,13 @@ impl Decision {
 /// The error of reading, if it is no review, or if only the old object cannot be read.
 pub(super) async fn read<K: DeserializeOwned + Send + 'static>(
     body: Bytes,
+    share: &Arc<Share>,
 ) -> Result<Result<Request<K>, (String, Decision)>, serde_json::Error> {
-    let error = match body::parse::<Review<K>>(body.clone()).await {
+    let error = match body::parse::<Review<K>>(body.clone(), share).await {
         Ok(Review { request }) => return Ok(Ok(request)),
         Err(error) => error,
     };
-    let Ok(Review::<Value> { request }) = body::parse(body).await else { return Err(error) };
+    let Ok(Review::<Value> { request }) = body::parse(body, share).await else { return Err(error) };
     let read = |object: Option<Value>| object.map(serde_json::from_value::<K>).transpose();
     match (read(request.object), read(request.old_object)) {
         (Err(fault), Ok(_)) => {
@@ -154,13 +158,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_that_cannot_be_read_is_refused_unless_it_was_so_before() {
+        let share = Arc::new(connections::Budget::new(1 << 20, 1 << 20).share("a"));
         let port = |number: u64| {
             json!({ "metadata": { "name": "a" }, "spec": { "mpiReplicaSpecs": { "Worker": { "template": { "spec": {
                 "containers": [{ "name": "w", "livenessProbe": { "httpGet": { "port": number } } }] } } } } } })
         };
         let answer = async |old: Value, new: Value| {
             let request = json!({ "uid": "1", "operation": "UPDATE", "oldObject": old, "object": new });
-            let answer = read::<MPIJob>(json!({ "request": request }).to_string().into()).await;
+            let answer = read::<MPIJob>(json!({ "request": request }).to_string().into(), &share).await;
             answer.map(|read| read.map(drop).unwrap_err()).map(|(uid, decision)| (uid, decision.denial))
         };
         let (uid, denial) = answer(port(80), port(99_999_999_999)).await.unwrap();
