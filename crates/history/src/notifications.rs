@@ -454,8 +454,8 @@ async fn enqueue_for(
     body: &str,
 ) -> Result<(), Error> {
     sqlx::query(
-        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (rule_id, uid, version) DO NOTHING",
+        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due, kind) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8) ON CONFLICT (rule_id, uid, version) DO NOTHING",
     )
     .bind(Uuid::new_v4().to_string())
     .bind(rule)
@@ -464,6 +464,7 @@ async fn enqueue_for(
     .bind(body)
     .bind(micros(transition.at))
     .bind(PENDING)
+    .bind(&transition.kind)
     .execute(&mut **write)
     .await?;
     displace(write, rule, transition.at).await
@@ -494,7 +495,7 @@ async fn displace(write: &mut Write, rule: &str, now: Timestamp) -> Result<(), E
 /// Why a delivery was given up that waited for too long.
 const DISPLACED: &str = "given up: too many deliveries of this rule wait";
 
-/// The phase of a test delivery.
+/// The kind and the phase of a test delivery.
 pub const TEST: &str = "Test";
 
 /// What became of a test.
@@ -558,8 +559,9 @@ pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Te
     };
     let body = serde_json::to_string(&transition).map_err(|error| Error::Invalid(error.to_string()))?;
     let query = sqlx::query(
-        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due) \
-         SELECT $1, id, $3, $4, $5, $6, $7, 0, 0 FROM notification_rules WHERE namespace = $8 AND id = $2",
+        "INSERT INTO deliveries (id, rule_id, uid, version, body, created, state, tries, due, kind) \
+         SELECT $1, id, $3, $4, $5, $6, $7, 0, 0, $9 FROM notification_rules \
+         WHERE namespace = $8 AND id = $2",
     )
     .bind(&delivery.id)
     .bind(id)
@@ -568,7 +570,8 @@ pub async fn enqueue_test(store: &Store, namespace: &str, id: &str) -> Result<Te
     .bind(body)
     .bind(micros(now))
     .bind(PENDING)
-    .bind(namespace);
+    .bind(namespace)
+    .bind(&transition.kind);
     Ok(if store.execute(query).await? > 0 { Tested::Enqueued(delivery) } else { Tested::NoRule })
 }
 
@@ -795,6 +798,29 @@ impl Delivery {
     }
 }
 
+/// Which deliveries to return. The default is all.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryFilter {
+    /// Only those in this state.
+    pub state: Option<String>,
+    /// Only those that may be seen.
+    pub visible: Option<VisibleDeliveries>,
+}
+
+/// Which deliveries may be seen.
+#[derive(Clone, Debug, Default)]
+pub struct VisibleDeliveries {
+    /// Those about these kinds: of jobs, or [`alerts::QUOTA`].
+    pub kinds: Vec<String>,
+    /// Tests of the rules with these ids.
+    pub tests_of: Vec<String>,
+}
+
+/// Writes words, which have no commas, as a text in which queries look for `,word,`.
+fn listed(words: &[String]) -> String {
+    words.iter().fold(",".to_owned(), |text, word| text + word + ",")
+}
+
 /// Returns the deliveries of a namespace's rules, newest first, after a cursor.
 ///
 /// # Errors
@@ -802,7 +828,7 @@ impl Delivery {
 pub async fn deliveries(
     store: &Store,
     namespace: &str,
-    state: Option<&str>,
+    filter: &DeliveryFilter,
     after: Option<&Cursor>,
     limit: u32,
 ) -> Result<Vec<Delivery>, Error> {
@@ -812,13 +838,18 @@ pub async fn deliveries(
          AND l.number = (SELECT MAX(number) FROM delivery_log WHERE delivery_id = d.id) \
          WHERE r.namespace = $1 AND ($2 IS NULL OR d.state = $2) \
          AND ($3 IS NULL OR d.created < $3 OR (d.created = $3 AND d.id < $4)) \
+         AND ($6 IS NULL OR $6 LIKE '%,' || d.kind || ',%' \
+            OR (d.kind = $8 AND $7 LIKE '%,' || d.rule_id || ',%')) \
          ORDER BY d.created DESC, d.id DESC LIMIT $5",
     )
     .bind(namespace)
-    .bind(state)
+    .bind(filter.state.as_deref())
     .bind(after.map(Cursor::micros))
     .bind(after.map(Cursor::id))
-    .bind(i64::from(limit.min(MAX_PAGE)));
+    .bind(i64::from(limit.min(MAX_PAGE)))
+    .bind(filter.visible.as_ref().map(|visible| listed(&visible.kinds)))
+    .bind(filter.visible.as_ref().map(|visible| listed(&visible.tests_of)))
+    .bind(TEST);
     let delivery = |row: &AnyRow| {
         Ok(Delivery {
             id: row.try_get(0)?,

@@ -4,6 +4,7 @@
 //! [`Dialect`]. Times are whole microseconds since 1970 in UTC.
 
 mod migrations;
+mod used;
 
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
@@ -24,6 +25,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
 use tracing::{Instrument as _, Span};
 
+pub use self::used::Used;
 use crate::error::Error;
 
 /// Which database a store is in.

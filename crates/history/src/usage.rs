@@ -1,4 +1,5 @@
-//! What jobs used: GPU-hours, CPU-hours and memory by namespace, user and job over a period, exact to the second.
+//! What jobs used over a period, exact to the second: GPU-hours, CPU-hours and memory, by namespace, kind, user
+//! and job.
 //!
 //! A source is one running pod. Replicas may report the same source with different starts; at each second it counts
 //! once, with the largest amount reported for that second. Times are whole seconds: a start or an end within a second
@@ -42,6 +43,8 @@ pub struct Running {
     pub source: String,
     /// When it started.
     pub started: Timestamp,
+    /// The job's kind.
+    pub kind: String,
     /// The job's namespace.
     pub namespace: String,
     /// The job's name.
@@ -66,17 +69,18 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
     let amount =
         |amount: u64| i64::try_from(amount).map_err(|_| Error::Invalid(format!("{amount} is too much")));
     let mut write = store.write().await?;
-    for Running { uid, source, started, namespace, job, user, resources } in sorted {
+    for Running { uid, source, started, kind, namespace, job, user, resources } in sorted {
         let Resources { cpu_millicores, memory_bytes, gpus, gpu_model } = resources;
         for gpus in gpus.values() {
             amount(*gpus)?;
         }
         sqlx::query(
             "INSERT INTO usage_intervals (uid, source, started, seen, namespace, job, username, cpu_millicores, \
-             memory_bytes, gpus, gpu_model, namespace_uid) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+             memory_bytes, gpus, gpu_model, kind, namespace_uid) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $13, \
              COALESCE((SELECT j.namespace_uid FROM jobs j WHERE j.uid = $1), \
                 (SELECT n.uid FROM namespaces n WHERE n.name = $5 AND n.created <= $12))) \
-             ON CONFLICT (uid, source, started) DO UPDATE SET \
+             ON CONFLICT (uid, source, started) DO UPDATE SET kind = excluded.kind, \
              namespace_uid = COALESCE(usage_intervals.namespace_uid, excluded.namespace_uid), \
              seen = CASE WHEN excluded.seen > usage_intervals.seen THEN excluded.seen ELSE usage_intervals.seen END",
         )
@@ -92,6 +96,7 @@ pub async fn record(store: &Store, running: &[Running], seen: Timestamp) -> Resu
         .bind(serde_json::to_string(gpus).map_err(|error| Error::Invalid(error.to_string()))?)
         .bind(gpu_model)
         .bind(micros(*started))
+        .bind(kind)
         .execute(&mut *write)
         .await?;
     }
@@ -164,6 +169,8 @@ pub struct Period {
 pub struct Group {
     /// By namespace.
     pub namespace: bool,
+    /// By kind of job.
+    pub kind: bool,
     /// By user.
     pub user: bool,
     /// By job.
@@ -175,6 +182,8 @@ pub struct Group {
 pub struct Key {
     /// The namespace.
     pub namespace: Option<String>,
+    /// The kind of the jobs.
+    pub kind: Option<String>,
     /// The user.
     pub user: Option<String>,
     /// The job's name and uid.
@@ -209,6 +218,18 @@ impl Used {
         let gpus = self.gpu_seconds.iter();
         amounts.extend(gpus.map(|(name, gpus)| amount(name, gpus.to_string(), hours(*gpus, 1))));
         amounts
+    }
+
+    /// Adds another sum.
+    pub fn merge(&mut self, other: Self) {
+        self.cpu_millicore_seconds += other.cpu_millicore_seconds;
+        self.memory_byte_seconds += other.memory_byte_seconds;
+        for (name, gpus) in other.gpu_seconds {
+            *self.gpu_seconds.entry(name).or_default() += gpus;
+        }
+        for (model, gpus) in other.gpu_model_seconds {
+            *self.gpu_model_seconds.entry(model).or_default() += gpus;
+        }
     }
 
     fn add(&mut self, resources: &Resources, seconds: u64) {
@@ -252,8 +273,9 @@ pub async fn usage(
     let mut after = (String::new(), String::new(), i64::MIN);
     loop {
         let query = sqlx::query(
-            "SELECT uid, source, started, ended, namespace, job, username, cpu_millicores, memory_bytes, gpus, \
-             gpu_model FROM usage_intervals WHERE started < $1 AND (ended IS NULL OR ended > $2) \
+            "SELECT uid, source, started, ended, kind, namespace, job, username, cpu_millicores, \
+             memory_bytes, gpus, gpu_model FROM usage_intervals \
+             WHERE started < $1 AND (ended IS NULL OR ended > $2) \
              AND ($3 IS NULL OR namespace = $3) AND (uid, source, started) > ($4, $5, $6) \
              AND ($8 = 1 OR COALESCE(namespace_uid, \
                 (SELECT j.namespace_uid FROM jobs j WHERE j.uid = usage_intervals.uid)) = \
@@ -316,6 +338,7 @@ impl Source {
         let job: String = row.try_get("job")?;
         let key = Key {
             namespace: group.namespace.then(|| row.try_get("namespace")).transpose()?,
+            kind: group.kind.then(|| row.try_get("kind")).transpose()?,
             user: group.user.then(|| row.try_get("username")).transpose()?,
             job: group.job.then(|| (job, uid.clone())),
         };
@@ -357,7 +380,7 @@ fn merge(intervals: &[Interval]) -> Vec<(Resources, u64)> {
         .collect()
 }
 
-/// Writes sums as CSV (RFC 4180), one row for each resource of each sum.
+/// Writes sums as CSV (RFC 4180), one row for each resource of each sum. Kinds of jobs are not in it.
 ///
 /// `amount_seconds` is exact: cores, bytes or GPUs times seconds. `hours` is rounded to four digits: cores, GiB or GPUs
 /// times hours. With a currency, `cost` and `currency` follow: what `cost` returns for a resource of a sum, empty if it has no
@@ -378,7 +401,7 @@ pub fn write_csv(
     csv.write_record(head.iter().chain(priced.iter().flatten()))?;
     let (from, until) = (period.from.to_string(), period.until.to_string());
     for (key, used) in sums {
-        let Key { namespace, user, job } = key;
+        let Key { namespace, kind: _, user, job } = key;
         let (job, uid) = job.as_ref().map_or(("", ""), |(job, uid)| (job.as_str(), uid.as_str()));
         for Amount { resource, amount_seconds: amount, hours } in used.amounts() {
             let texts =
@@ -483,6 +506,7 @@ mod tests {
     fn no_cell_is_a_formula_and_quotes_survive() {
         let key = Key {
             namespace: Some("=HYPERLINK(\"x\")".to_owned()),
+            kind: None,
             user: Some("a,\"b\"\n".to_owned()),
             job: Some(("-1+1".to_owned(), "@u".to_owned())),
         };

@@ -30,25 +30,16 @@ const REMOVED_AT_ONCE: i64 = 200;
 /// How long a chunk may exist before its row does, and a staged file before it becomes a chunk.
 pub const GRACE: Duration = Duration::from_secs(3600);
 
-/// Removes parts beyond the retention, the oldest first, some hundred in one call. Returns their number; 0 when all is
-/// done.
+/// Removes parts beyond the retention, some hundred in one call: first those that are too old. Where the bytes are too
+/// many, only a namespace with more than its equal share of them loses parts, its oldest. Returns their number; 0 when
+/// all is done.
 ///
 /// # Errors
 /// If the store or the object store fails. A chunk that is left over is removed by [`sweep`].
 pub async fn prune(archive: &Archive, retention: &Retention) -> Result<usize, Error> {
-    let total = sqlx::query("SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM log_parts");
-    let total: i64 = archive.store.row(total).await?.map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
-    let mut excess = total.saturating_sub(i64::try_from(retention.bytes).unwrap_or(i64::MAX));
-    let oldest = sqlx::query(
-        "SELECT uid, attempt, source, first_line, last, bytes, object FROM log_parts ORDER BY last, uid, source LIMIT $1",
-    );
-    let mut removed = Vec::new();
-    for row in archive.store.rows(oldest.bind(REMOVED_AT_ONCE)).await? {
-        if excess <= 0 && row.try_get::<i64, _>("last")? >= micros(retention.after) {
-            break;
-        }
-        excess -= row.try_get::<i64, _>("bytes")?;
-        removed.push(row);
+    let mut removed = outdated(archive, retention.after).await?;
+    if removed.is_empty() {
+        removed = beyond_share(archive, retention.bytes).await?;
     }
     if removed.is_empty() {
         return Ok(0);
@@ -82,6 +73,63 @@ pub async fn prune(archive: &Archive, retention: &Retention) -> Result<usize, Er
         }
     }
     Ok(removed.len())
+}
+
+/// Returns the oldest parts of those that end before a time.
+async fn outdated(archive: &Archive, after: Timestamp) -> Result<Vec<AnyRow>, Error> {
+    let query = sqlx::query(
+        "SELECT uid, attempt, source, first_line, last, bytes, object FROM log_parts WHERE last < $1 \
+         ORDER BY last, uid, source LIMIT $2",
+    );
+    archive.store.rows(query.bind(micros(after)).bind(REMOVED_AT_ONCE)).await
+}
+
+/// Returns the oldest parts of the namespace that holds most, as far as that is beyond its share of `most` bytes; none if
+/// all namespaces together hold no more. Jobs that are not recorded yet count as one namespace.
+async fn beyond_share(archive: &Archive, most: u64) -> Result<Vec<AnyRow>, Error> {
+    let sums = sqlx::query(
+        "SELECT COALESCE(j.namespace, '') AS namespace, CAST(SUM(p.bytes) AS BIGINT) AS held \
+         FROM log_parts p LEFT JOIN jobs j ON j.uid = p.uid GROUP BY COALESCE(j.namespace, '')",
+    );
+    let mut holders: Vec<(i64, String)> = Vec::new();
+    for row in archive.store.rows(sums).await? {
+        holders.push((row.try_get("held")?, row.try_get("namespace")?));
+    }
+    holders.sort();
+    let held: Vec<i64> = holders.iter().map(|(held, _)| *held).collect();
+    let share = equal_share(&held, i64::try_from(most).unwrap_or(i64::MAX));
+    let (Some(share), Some((richest, namespace))) = (share, holders.pop()) else { return Ok(Vec::new()) };
+    let total: i64 = held.iter().sum();
+    let mut excess = (richest - share).min(total.saturating_sub(i64::try_from(most).unwrap_or(i64::MAX)));
+    let oldest = sqlx::query(
+        "SELECT p.uid AS uid, p.attempt AS attempt, p.source AS source, p.first_line AS first_line, \
+         p.last AS last, p.bytes AS bytes, p.object AS object \
+         FROM log_parts p LEFT JOIN jobs j ON j.uid = p.uid WHERE COALESCE(j.namespace, '') = $1 \
+         ORDER BY p.last, p.uid, p.source LIMIT $2",
+    );
+    let mut beyond = Vec::new();
+    for row in archive.store.rows(oldest.bind(namespace).bind(REMOVED_AT_ONCE)).await? {
+        if excess <= 0 {
+            break;
+        }
+        excess -= row.try_get::<i64, _>("bytes")?;
+        beyond.push(row);
+    }
+    Ok(beyond)
+}
+
+/// Returns how much each holder may keep so that all together keep at most this much, and nobody loses anything while
+/// another one keeps more (max-min fairness); `None` if all may keep what they hold. The least is first.
+fn equal_share(held: &[i64], most: i64) -> Option<i64> {
+    let mut left = most;
+    for (held, count) in held.iter().zip((1..=held.len()).rev()) {
+        let share = left / i64::try_from(count).unwrap_or(i64::MAX);
+        if *held > share {
+            return Some(share);
+        }
+        left -= held;
+    }
+    None
 }
 
 /// Removes chunks that no row names and that were written before a time, which is [`GRACE`] ago or earlier. Returns
@@ -196,4 +244,19 @@ pub(super) fn remove_staged(folder: &Path) -> Result<(), io::Error> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_holders_of_more_than_an_equal_share_lose_something() {
+        assert_eq!(equal_share(&[], 10), None);
+        assert_eq!(equal_share(&[1, 2, 7], 10), None);
+        assert_eq!(equal_share(&[11], 10), Some(10));
+        assert_eq!(equal_share(&[1, 2, 90], 10), Some(7));
+        assert_eq!(equal_share(&[1, 50, 90], 11), Some(5));
+        assert_eq!(equal_share(&[3, 3, 3], 0), Some(0));
+    }
 }

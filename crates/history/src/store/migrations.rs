@@ -91,6 +91,11 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0012_alerts.up.sql"),
         include_str!("../../migrations/0012_alerts.down.sql"),
     ),
+    Migration::for_both(
+        13,
+        include_str!("../../migrations/0013_kinds.up.sql"),
+        include_str!("../../migrations/0013_kinds.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.

@@ -9,7 +9,7 @@ use history::{Error, Store};
 use jiff::ToSpan as _;
 
 use crate::jobs::seen;
-use crate::notifications::rule;
+use crate::notifications::{ALL, rule};
 use crate::place::{at, on_each};
 
 const QUOTAS: Condition = Condition::QuotaUsed { percent: 90 };
@@ -47,7 +47,7 @@ async fn evaluated(store: &Store, rule: &Rule, holds: Vec<Transition>, second: i
 }
 
 async fn sent(store: &Store) -> usize {
-    deliveries(store, "team-cv", None, None, 100).await.unwrap().len()
+    deliveries(store, "team-cv", &ALL, None, 100).await.unwrap().len()
 }
 
 async fn names(store: &Store) -> Vec<String> {

@@ -17,6 +17,7 @@ use crate::audit::entry;
 use crate::bucket::{on_each_archive, open_archive};
 use crate::jobs::seen;
 use crate::logs::source;
+use crate::notifications::ALL;
 use crate::place::at;
 
 /// Where the child's store is.
@@ -106,7 +107,7 @@ async fn check(store: &Store, archive: &Archive, acknowledged: &[i64]) {
     }
     // Jobs and notifications are stored together or not at all.
     let jobs = jobs::jobs(store, &jobs::Filter::default(), None, 1000).await.unwrap().len();
-    let deliveries = notifications::deliveries(store, "team-cv", None, None, 500).await.unwrap().len();
+    let deliveries = notifications::deliveries(store, "team-cv", &ALL, None, 500).await.unwrap().len();
     assert_eq!(deliveries, jobs);
 }
 

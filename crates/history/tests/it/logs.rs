@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use history::Error;
+use history::jobs::{Observation, record};
 use history::logs::maintain::{Repaired, Retention, prune, repair, sweep};
 use history::logs::{
     Archive, Line, MAX_BATCH_LINES, Selection, Source, append, next_line, pack_due, read, sources, tail,
@@ -10,6 +11,7 @@ use history::logs::{
 use jiff::Timestamp;
 
 use crate::bucket::{Home, on_each_archive};
+use crate::jobs::seen;
 use crate::place::{at, on_sqlite};
 
 pub fn source(container: &str) -> Source {
@@ -206,6 +208,39 @@ fn what_a_killed_process_left_behind_is_removed() {
         home.archive().await;
         assert!(!staged.exists());
         assert_eq!(texts(&archive, &everything()).await, expected("w", 0, 5));
+    });
+}
+
+#[test]
+fn a_namespace_that_writes_much_loses_its_own_output_only() {
+    on_each_archive(async |home| {
+        let (archive, store) = (home.archive().await, home.place.open().await);
+        let of = |uid: &str, container: &str| Source { uid: uid.to_owned(), ..source(container) };
+        for (uid, namespace) in [("quiet", "team-a"), ("small", "team-b"), ("noisy", "team-c")] {
+            let job = Observation { namespace: namespace.to_owned(), ..seen(uid, 1, "Running") };
+            record(&store, &[job]).await.unwrap();
+        }
+        // The quiet ones are the oldest.
+        for (uid, parts) in [("quiet", 0..1), ("small", 1..3), ("noisy", 3..23)] {
+            for part in parts {
+                let lines = numbered(part * 10 + 100, part * 10 + 110);
+                append(&archive, &of(uid, &format!("w-{part}")), 0, &lines).await.unwrap();
+            }
+        }
+        pack(&archive).await;
+        let count = async |uid: &str| {
+            texts(&archive, &Selection { uid: uid.to_owned(), ..Selection::default() }).await.len()
+        };
+        let size: u64 = home.chunks().iter().map(|chunk| chunk.metadata().unwrap().len()).sum();
+        let half = Retention { after: at(0), bytes: size / 2 };
+        while prune(&archive, &half).await.unwrap() > 0 {}
+        assert_eq!((count("quiet").await, count("small").await), (10, 20), "they are below their share");
+        let left = count("noisy").await;
+        assert!((50..=90).contains(&left), "{left}");
+        let chunks = home.chunks();
+        assert_eq!(chunks.len(), 3 + left / 10);
+        assert!(chunks.iter().map(|chunk| chunk.metadata().unwrap().len()).sum::<u64>() <= half.bytes);
+        assert_eq!(next_line(&archive, &of("noisy", "w-3")).await.unwrap(), 10, "it may still be followed");
     });
 }
 

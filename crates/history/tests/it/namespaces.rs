@@ -11,6 +11,7 @@ use history::{Store, peaks};
 use jiff::Timestamp;
 
 use crate::jobs::seen;
+use crate::notifications::ALL;
 use crate::place::{at, on_each};
 
 const TEAM: &str = "team-cv";
@@ -46,6 +47,7 @@ async fn used(store: &Store, uid: &str, second: i64) {
         uid: uid.to_owned(),
         source: format!("pod-of-{uid}"),
         started: at(second),
+        kind: "MPIJob".to_owned(),
         namespace: TEAM.to_owned(),
         job: uid.to_owned(),
         user: "jane".to_owned(),
@@ -100,7 +102,7 @@ fn what_a_namespace_left_is_not_the_next_ones() {
         put(&store, "news").await;
         run(&store, "a", 10).await;
         assert_eq!(found(&store, Tenant::Present).await, each(&["a"]));
-        assert_eq!(deliveries(&store, TEAM, None, None, 10).await.unwrap().len(), 1);
+        assert_eq!(deliveries(&store, TEAM, &ALL, None, 10).await.unwrap().len(), 1);
         learn(&store, &namespace("second", at(100))).await.unwrap();
         run(&store, "b", 110).await;
         assert_eq!(found(&store, Tenant::Present).await, each(&["b"]));
@@ -110,12 +112,12 @@ fn what_a_namespace_left_is_not_the_next_ones() {
             0,
             "the rule went with its namespace"
         );
-        assert_eq!(deliveries(&store, TEAM, None, None, 10).await.unwrap().len(), 0);
+        assert_eq!(deliveries(&store, TEAM, &ALL, None, 10).await.unwrap().len(), 0);
         put(&store, "news").await;
         record(&store, &[seen("a", 20, "Failed")]).await.unwrap();
-        assert_eq!(deliveries(&store, TEAM, None, None, 10).await.unwrap().len(), 0, "news of a former job");
+        assert_eq!(deliveries(&store, TEAM, &ALL, None, 10).await.unwrap().len(), 0, "news of a former job");
         run(&store, "c", 120).await;
-        assert_eq!(deliveries(&store, TEAM, None, None, 10).await.unwrap().len(), 1);
+        assert_eq!(deliveries(&store, TEAM, &ALL, None, 10).await.unwrap().len(), 1);
     });
 }
 

@@ -11,8 +11,8 @@ use history::notifications::deliver::{Everyone, Permission, Rights, Sender, deli
 use history::notifications::mail;
 use history::notifications::signature::{self, Headers};
 use history::notifications::{
-    self, Claim, Destination, LEASE, MAX_TRIES, NewRule, Outcome, Rule, Secret, Transition, Transitions,
-    claim, deliveries, finish, put_rule,
+    self, Claim, DeliveryFilter, Destination, LEASE, MAX_TRIES, NewRule, Outcome, Rule, Secret, Transition,
+    Transitions, VisibleDeliveries, claim, deliveries, finish, put_rule,
 };
 use history::{Error, Store};
 use http::{Request, Response};
@@ -46,6 +46,13 @@ pub fn rule(url: &str, phases: &[&str]) -> NewRule {
         destination: Destination::Webhook { url: url.to_owned() },
         secret: Some(Secret::new(vec![7; 32]).unwrap()),
     }
+}
+
+/// All deliveries.
+pub const ALL: DeliveryFilter = DeliveryFilter { state: None, visible: None };
+
+fn only_dead() -> DeliveryFilter {
+    DeliveryFilter { state: Some("dead".to_owned()), ..ALL }
 }
 
 async fn with_rule(store: &Store, phases: &[&str]) {
@@ -171,7 +178,7 @@ fn a_delivery_that_fails_is_retried_later_and_at_last_a_dead_letter() {
             now = due;
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560]);
-        let dead = deliveries(&store, "team-cv", Some("dead"), None, 10).await.unwrap();
+        let dead = deliveries(&store, "team-cv", &only_dead(), None, 10).await.unwrap();
         assert_eq!(dead.len(), 1);
         assert_eq!((dead[0].tries, dead[0].status), (MAX_TRIES, Some(500)));
         assert_eq!(claim(&store, at(10_000_000), 10).await.unwrap().len(), 0);
@@ -251,7 +258,7 @@ fn of_too_many_deliveries_that_wait_the_newest_stay() {
         with_rule(&store, &[]).await;
         let jobs: Vec<_> = (0..103).map(|number| seen(&number.to_string(), number + 1, "Pending")).collect();
         record(&store, &jobs).await.unwrap();
-        let dead = deliveries(&store, "team-cv", Some("dead"), None, 10).await.unwrap();
+        let dead = deliveries(&store, "team-cv", &only_dead(), None, 10).await.unwrap();
         let mut uids: Vec<&str> = dead.iter().map(|delivery| delivery.uid.as_str()).collect();
         uids.sort_unstable();
         assert_eq!(uids, ["0", "1", "2"]);
@@ -381,7 +388,7 @@ fn a_delivery_arrives_signed_over_tls_and_once() {
         assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 0);
         let tested = notifications::enqueue_test(&store, "team-nlp", &rule.id).await.unwrap();
         assert_eq!(tested, notifications::Tested::NoRule);
-        let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+        let log = deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap();
         assert_eq!((log[0].state.as_str(), log[0].status), ("delivered", Some(204)), "{log:?}");
         let received = receiver.received.lock().unwrap();
         let [one] = received.as_slice() else { unreachable!() };
@@ -407,7 +414,7 @@ async fn sent(place: &crate::place::Place, url: &str, sender: &Sender, policy: &
     put_rule(&store, rule(url, &[]), policy).await.unwrap();
     record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
     assert_eq!(deliver_due(&store, sender, &Everyone, 10).await.unwrap(), 1);
-    let one = deliveries(&store, "team-cv", None, None, 10).await.unwrap().remove(0);
+    let one = deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap().remove(0);
     (one.state, one.error.unwrap())
 }
 
@@ -453,7 +460,7 @@ fn a_rule_whose_owner_has_lost_the_right_sends_nothing_and_is_disabled() {
         let sender = Sender::new(loopback(), &[], None).unwrap();
         let (kept, _) = put_rule(&store, rule("https://localhost:1/", &[]), &loopback()).await.unwrap();
         record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
-        let state = async || deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+        let state = async || deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap();
         let away = Lost(Permission::Unknown("the cluster is away".to_owned()));
         assert_eq!(deliver_due(&store, &sender, &away, 10).await.unwrap(), 1);
         assert_eq!(state().await[0].error.as_deref(), Some("not sent yet: the cluster is away"));
@@ -481,7 +488,7 @@ fn a_rule_belongs_to_whoever_chose_its_destination_and_is_about_that_users_kinds
         let policy = Policy::default();
         put_rule(&store, of("jane", "https://example.com/1", "PyTorchJob"), &policy).await.unwrap();
         record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
-        assert_eq!(deliveries(&store, "team-cv", None, None, 10).await.unwrap(), [], "an MPIJob");
+        assert_eq!(deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap(), [], "an MPIJob");
         let (same, _) =
             put_rule(&store, of("joe", "https://example.com/1", "MPIJob"), &policy).await.unwrap();
         assert_eq!((same.owner.as_str(), &same.kinds[..]), ("jane", &["PyTorchJob".to_owned()][..]));
@@ -489,7 +496,36 @@ fn a_rule_belongs_to_whoever_chose_its_destination_and_is_about_that_users_kinds
             put_rule(&store, of("joe", "https://example.com/2", "MPIJob"), &policy).await.unwrap();
         assert_eq!((other.owner.as_str(), other.subject.as_str()), ("joe", "subject of joe"));
         record(&store, &[seen("a", 2, "Running")]).await.unwrap();
-        assert_eq!(deliveries(&store, "team-cv", None, None, 10).await.unwrap().len(), 1);
+        assert_eq!(deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn deliveries_are_cut_to_the_kinds_and_the_tests_that_may_be_seen() {
+    on_each(async |place| {
+        let store = place.open().await;
+        with_rule(&store, &[]).await;
+        let other = Observation { kind: "PyTorchJob".to_owned(), ..seen("net", 2, "Pending") };
+        record(&store, &[seen("a", 1, "Pending"), other]).await.unwrap();
+        let rule = notifications::rules(&store, "team-cv").await.unwrap().remove(0).id;
+        notifications::enqueue_test(&store, "team-cv", &rule).await.unwrap();
+        let uids = async |kinds: &[&str], tests_of: &[&str]| {
+            let texts = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+            let visible = VisibleDeliveries { kinds: texts(kinds), tests_of: texts(tests_of) };
+            let filter = DeliveryFilter { visible: Some(visible), ..ALL };
+            let found = deliveries(&store, "team-cv", &filter, None, 10).await.unwrap();
+            let mut uids: Vec<String> = found.into_iter().map(|delivery| delivery.uid).collect();
+            uids.sort();
+            uids.join(" ")
+        };
+        for _ in ["as recorded", "as migrated"] {
+            assert_eq!(uids(&[], &[]).await, "");
+            assert_eq!(uids(&["MPIJob"], &[]).await, "a");
+            assert_eq!(uids(&["TFJob", "PyTorchJob"], &["team-cv/other"]).await, "net");
+            assert_eq!(uids(&["MPIJob"], &[rule.as_str()]).await, "Test a");
+            store.migrate_down(12).await.unwrap();
+            store.migrate_up().await.unwrap();
+        }
     });
 }
 
@@ -577,7 +613,7 @@ fn an_email_arrives_over_tls_and_names_job_phase_and_cause() {
         record(&store, &[failed]).await.unwrap();
         let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
         assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 1);
-        let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+        let log = deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap();
         assert_eq!((log[0].state.as_str(), log[0].status), ("delivered", Some(250)), "{log:?}");
         let received = received.lock().unwrap();
         for expected in
@@ -600,7 +636,7 @@ fn an_email_that_the_server_refuses_for_good_is_a_dead_letter() {
             record(&store, &[seen(answer, 1, "Failed")]).await.unwrap();
             let sender = Sender::new(Policy::default(), &[], Some(&settings)).unwrap();
             assert_eq!(deliver_due(&store, &sender, &Everyone, 10).await.unwrap(), 1);
-            let log = deliveries(&store, "team-cv", None, None, 10).await.unwrap();
+            let log = deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap();
             assert_eq!(log[0].state, state, "{log:?}");
             assert_eq!(log[0].status, Some(answer[..3].parse().unwrap()));
             notifications::delete_rule(&store, "team-cv", &rule.id).await.unwrap();

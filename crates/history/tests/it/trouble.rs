@@ -42,6 +42,27 @@ fn a_writer_that_is_dropped_halfway_leaves_the_store_usable() {
 }
 
 #[test]
+fn the_used_room_is_a_part_of_each_bound_that_is_known() {
+    on_each(async |place| {
+        let used = place.open().await.used().await.unwrap();
+        assert_eq!((used.disk.is_some(), used.size), (place.dialect() == Dialect::Sqlite, None));
+    });
+    on_sqlite(async |place| {
+        let settings = Settings { max_bytes: Some(2 << 20), ..place.settings() };
+        let store = Store::open(settings).await.unwrap();
+        let before = store.used().await.unwrap();
+        let batch: Vec<_> = (0..10).map(|number| entry(&format!("{number} {}", "x".repeat(8000)))).collect();
+        audit::append(&store, &batch).await.unwrap();
+        let after = store.used().await.unwrap();
+        let (Some(before), Some(after), Some(disk)) = (before.size, after.size, after.disk) else {
+            unreachable!("all bounds are known")
+        };
+        assert!(0.0 < before && before < after && after < 1.0, "{before} {after}");
+        assert!((0.0..=1.0).contains(&disk), "{disk}");
+    });
+}
+
+#[test]
 fn a_full_store_says_so_and_keeps_what_it_acknowledged() {
     on_sqlite(async |place| {
         let settings = Settings { max_bytes: Some(1 << 20), ..place.settings() };

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use history::Store;
+use history::jobs::{self, Observation};
 use history::namespaces::Tenant;
 use history::usage::{self, End, Group, Key, Period, Resources, Running, Used, ended, record};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::jobs::seen;
 use crate::place::{at, on_each};
 
 /// The end of a source.
@@ -20,6 +23,7 @@ fn running(job: u8, source: u8, started: i64, gpus: u64) -> Running {
         uid: format!("uid-{job}"),
         source: format!("pod-{source}"),
         started: at(started),
+        kind: "MPIJob".to_owned(),
         namespace: format!("team-{}", job % 2),
         job: format!("job-{job}"),
         user: "jane".to_owned(),
@@ -32,7 +36,7 @@ fn running(job: u8, source: u8, started: i64, gpus: u64) -> Running {
     }
 }
 
-const BY_NAMESPACE: Group = Group { namespace: true, user: false, job: false };
+const BY_NAMESPACE: Group = Group { namespace: true, kind: false, user: false, job: false };
 
 fn gpu_seconds(used: &BTreeMap<Key, Used>) -> BTreeMap<String, u128> {
     let sum = |used: &Used| used.gpu_seconds.values().sum::<u128>();
@@ -115,6 +119,46 @@ fn gpus_are_also_summed_by_the_model_that_their_pods_ask_for() {
     });
 }
 
+/// The kinds of what was used.
+async fn kinds(store: &Store) -> Vec<(String, u128)> {
+    let by_kind = Group { kind: true, ..Group::default() };
+    let period = Period { from: at(0), until: at(30) };
+    let used = usage::usage(store, period, by_kind, (None, Tenant::Any), at(30)).await.unwrap();
+    used.into_iter().map(|(key, used)| (key.kind.unwrap(), used.gpu_seconds["nvidia.com/gpu"])).collect()
+}
+
+#[test]
+fn usage_is_summed_by_the_kind_of_the_job() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let other = Running { kind: "PyTorchJob".to_owned(), ..running(2, 0, 10, 3) };
+        record(&store, &[running(0, 0, 10, 1), other, running(4, 0, 20, 1)], at(20)).await.unwrap();
+        assert_eq!(kinds(&store).await, [("MPIJob".to_owned(), 20 + 10), ("PyTorchJob".to_owned(), 60)]);
+        let period = Period { from: at(0), until: at(30) };
+        let by = async |group: Group| {
+            usage::usage(&store, period, group, (None, Tenant::Any), at(30)).await.unwrap()
+        };
+        let mut merged = Used::default();
+        by(Group { kind: true, ..BY_NAMESPACE }).await.into_values().for_each(|used| merged.merge(used));
+        assert_eq!(by(BY_NAMESPACE).await.into_values().collect::<Vec<_>>(), [merged]);
+    });
+}
+
+#[test]
+fn usage_from_before_kinds_were_recorded_has_the_kind_of_its_job() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let of = |job, gpus| Running { kind: "PyTorchJob".to_owned(), ..running(job, 0, 10, gpus) };
+        let known = Observation { kind: "PyTorchJob".to_owned(), ..seen("uid-0", 10, "Running") };
+        jobs::record(&store, &[known]).await.unwrap();
+        record(&store, &[of(0, 1), of(2, 2)], at(20)).await.unwrap();
+        store.migrate_down(12).await.unwrap();
+        store.migrate_up().await.unwrap();
+        let expected = [("MPIJob".to_owned(), 40), ("PyTorchJob".to_owned(), 20)];
+        assert_eq!(kinds(&store).await, expected, "a job that is not known is an MPIJob");
+    });
+}
+
 #[test]
 fn two_replicas_that_see_the_same_pods_count_them_once() {
     on_each(async |place| {
@@ -141,11 +185,12 @@ fn a_pod_whose_end_was_missed_ends_when_it_was_last_seen() {
         record(&store, &[running(0, 0, 10, 1), running(0, 1, 10, 1)], at(12)).await.unwrap();
         record(&store, &[running(0, 1, 10, 1)], at(50)).await.unwrap();
         assert_eq!(usage::end_unseen(&store, at(40)).await.unwrap(), 1);
-        let all = Group { namespace: true, user: true, job: true };
+        let all = Group { namespace: true, kind: true, user: true, job: true };
         let period = Period { from: at(0), until: at(1000) };
         let used = usage::usage(&store, period, all, (None, Tenant::Any), at(60)).await.unwrap();
         let key = Key {
             namespace: Some("team-0".to_owned()),
+            kind: Some("MPIJob".to_owned()),
             user: Some("jane".to_owned()),
             job: Some(("job-0".to_owned(), "uid-0".to_owned())),
         };
