@@ -149,6 +149,10 @@ describe("the administrator's pages", () => {
       await page.getByRole("heading", { name: "You may not read everything" }).waitFor();
       expect(await page.getByText(other).count()).toBe(0);
     });
+    await visit(`/admin?namespace=${own}`, { token }, async (page) => {
+      await page.getByText(/^Free now: \d|^No node has GPUs$/).waitFor();
+      await inspectThemes(page, "admin-overview-member");
+    });
     for (const address of ["/admin/audit?namespace=", "/admin/capacity?namespace=&workers=1&gpus=1"]) {
       await visit(address, { token }, async (page) => {
         await page.getByRole("heading", { name: "You have no permission for this" }).waitFor();

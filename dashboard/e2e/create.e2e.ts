@@ -88,6 +88,10 @@ describe("creating a job", () => {
         await page.locator("#field-gpus").fill("8");
         await page.getByText(/Insufficient GPUs: /).waitFor();
         await page.getByText("32", { exact: true }).waitFor();
+        await page
+          .locator("#field-gpus-about")
+          .getByText(/^Free now: \d|^No node has GPUs/)
+          .waitFor();
         await inspect(page, `create-waits-${theme}`);
       });
     }
@@ -169,6 +173,12 @@ describe("creating a job", () => {
       async (page) => {
         expect(await page.locator("#field-memory").inputValue()).toBe("128Mi");
         expect(await page.locator("#field-command").inputValue()).toBe("true");
+        // The former job's image is offered, and that of no other namespace.
+        const offered = page.locator("#offers-images option");
+        await expect
+          .poll(() => offered.evaluateAll((all) => all.map((one) => one.getAttribute("value"))))
+          .toEqual([image]);
+        expect(await page.locator("#field-image").getAttribute("list")).toBe("offers-images");
         await page.getByRole("button", { name: "Create Job" }).click();
         await page.waitForURL(`**/jobs/${namespace}/mpijob/former-*`);
       },

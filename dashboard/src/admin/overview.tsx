@@ -14,9 +14,12 @@ import {
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { Link } from "react-router-dom";
+import { useGpus } from "../api/choices";
 import { ask, client, type Schemas } from "../api/client";
 import { pollInterval } from "../api/stream";
 import { DataTable } from "../components/data-table";
+import { freeGpus } from "../components/free-gpus";
+import { Sentences } from "../components/sentences";
 import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
 import { messages } from "../messages";
 import { Alerts } from "../notifications/alerts";
@@ -50,7 +53,7 @@ export function Overview() {
       )}
       <FigureCards overview={data} namespace={namespace} />
       <Gallery hasGutter minWidths={{ default: "min(100%, 34rem)" }} className="app-section">
-        <Models overview={data} />
+        <Models overview={data} namespace={namespace} />
         <Nodes overview={data} />
         <Quotas overview={data} />
         <Namespaces overview={data} />
@@ -85,25 +88,32 @@ function Part({
   );
 }
 
-function Models({ overview: { models, unread } }: { overview: Counts }) {
+/** For those who may not list nodes: the sums that are for everybody who may create jobs in the namespace. */
+function Models({ overview: { models, unread }, namespace }: { overview: Counts; namespace: string }) {
   const { gpus } = text;
+  const isUnread = unread.includes("nodes");
+  const free = freeGpus(useGpus(isUnread ? namespace : ""));
+  const isEmpty = !models.length && !free.length;
   return (
-    <Part title={gpus.title} none={gpus.none} isEmpty={!models.length} isUnread={unread.includes("nodes")}>
-      <DataTable
-        label={gpus.title}
-        rows={withTotal(models)}
-        rowKey={({ model = "", isTotal }) => (isTotal ? "" : `model ${model}`)}
-        columns={[
-          {
-            label: gpus.model,
-            cell: ({ model, isTotal }) => (isTotal ? <strong>{model}</strong> : <bdi>{modelName(model)}</bdi>),
-          },
-          { label: gpus.total, cell: (row) => row.gpus },
-          { label: gpus.used, cell: ({ used }) => used ?? gpus.unknown },
-          { label: gpus.free, cell: ({ free }) => free ?? gpus.unknown },
-          { label: gpus.asked, cell: ({ asked }) => asked ?? gpus.unknown },
-        ]}
-      />
+    <Part title={gpus.title} none={gpus.none} isEmpty={isEmpty} isUnread={isUnread}>
+      {models.length > 0 && (
+        <DataTable
+          label={gpus.title}
+          rows={withTotal(models)}
+          rowKey={({ model = "", isTotal }) => (isTotal ? "" : `model ${model}`)}
+          columns={[
+            {
+              label: gpus.model,
+              cell: ({ model, isTotal }) => (isTotal ? <strong>{model}</strong> : <bdi>{modelName(model)}</bdi>),
+            },
+            { label: gpus.total, cell: (row) => row.gpus },
+            { label: gpus.used, cell: ({ used }) => used ?? gpus.unknown },
+            { label: gpus.free, cell: ({ free }) => free ?? gpus.unknown },
+            { label: gpus.asked, cell: ({ asked }) => asked ?? gpus.unknown },
+          ]}
+        />
+      )}
+      <Sentences lines={free} />
     </Part>
   );
 }

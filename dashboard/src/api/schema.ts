@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Lists advice about requests
-         * @description Lists advice about requests: what programs request for their pods, and what their former runs really used, with the runs that this rests on. Of a namespace, or of every namespace in which the caller may list MPIJobs; other kinds only where the caller may list those. Jobs run the same program if they are of the same kind and have the same image and command.
+         * @description Lists advice about requests: what programs request for their pods, and what their former runs really used, with the runs that this rests on. Of a namespace, or of all: programs of the kinds of jobs that the caller may list in their namespace. Jobs run the same program if they are of the same kind and have the same image and command.
          */
         get: operations["listAdvice"];
         put?: never;
@@ -224,6 +224,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/choices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists what a form can offer for a job in a namespace
+         * @description Lists what a form can offer for a job in a namespace: volume claims, Secrets and ConfigMaps by name, queues, priority classes, runtimes, images used before and hardware profiles. Each part is read with the caller's own token, in at most 5 s; a part that the caller may not read is not set. No values of Secrets and ConfigMaps are read.
+         */
+        get: operations["listChoices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/compare": {
         parameters: {
             query?: never;
@@ -253,9 +273,29 @@ export interface paths {
         };
         /**
          * Lists the deliveries of a namespace's rules, newest first
-         * @description Lists the deliveries of a namespace's rules, newest first.
+         * @description Lists the deliveries of a namespace's rules, newest first: those about jobs of the kinds that the caller may list, and about quotas if it may list `resourcequotas`.
          */
         get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sums GPUs, for everybody who may create jobs of any kind in the namespace
+         * @description Sums GPUs, for everybody who may create jobs of any kind in the namespace: how many there are and how many are free, by resource and model in the cluster, and by resource in the quotas of the namespace's queues. It names neither nodes nor jobs. The service reads with its own account, at most every 2 s for all callers; an administrator can turn this off.
+         */
+        get: operations["listGpus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -597,7 +637,7 @@ export interface paths {
         };
         /**
          * Lists the rules of a namespace about who is notified of what
-         * @description Lists the rules of a namespace about who is notified of what.
+         * @description Lists the rules of a namespace about who is notified of what: those about a kind of jobs that the caller may list.
          */
         get: operations["listNotificationRules"];
         put?: never;
@@ -622,13 +662,13 @@ export interface paths {
         get: operations["getNotificationRule"];
         /**
          * Creates or replaces a rule
-         * @description Creates or replaces a rule: a webhook or an e-mail on chosen transitions, of all jobs of the namespace or of one, or when a condition begins to hold: a quota is nearly used, a job runs for long or stalls. Webhooks are signed as in Standard Webhooks 1.0.0. The key is returned when it is created, and never again.
+         * @description Creates or replaces a rule: a webhook or an e-mail on chosen transitions, of all jobs of the namespace or of one, or when a condition begins to hold: a quota is nearly used, a job runs for long or stalls. A rule is replaced by its owner, and by who may `patch` jobs of all kinds that it is about. Webhooks are signed as in Standard Webhooks 1.0.0. The key is returned when it is created, and never again.
          */
         put: operations["putNotificationRule"];
         post?: never;
         /**
          * Deletes a rule and its deliveries
-         * @description Deletes a rule and its deliveries.
+         * @description Deletes a rule and its deliveries. Its owner may, who may `patch` jobs of all kinds that it is about, and who may `patch` the namespace's `rolebindings`.
          */
         delete: operations["deleteNotificationRule"];
         options?: never;
@@ -793,7 +833,7 @@ export interface paths {
         };
         /**
          * Sums what jobs used in a period, exact to the second
-         * @description Sums what jobs used in a period, exact to the second: of a namespace, or of every namespace in which the caller may list MPIJobs. Over REST, `format=csv` is answered with a table (RFC 4180). Where an administrator set prices that the caller may read, each amount has its cost.
+         * @description Sums what jobs used in a period, exact to the second: of a namespace, or of all. Only jobs of the kinds that the caller may list in their namespace count. Over REST, `format=csv` is answered with a table (RFC 4180). Where an administrator set prices that the caller may read, each amount has its cost.
          */
         get: operations["listUsage"];
         put?: never;
@@ -1078,12 +1118,46 @@ export interface components {
              */
             workersNow?: number;
         };
+        /** @description A PersistentVolumeClaim. */
+        ClaimChoice: {
+            /**
+             * @description How it can be mounted: ReadWriteOnce by the pods of one node, ReadWriteMany by those of many.
+             * @example [
+             *       "ReadWriteMany"
+             *     ]
+             */
+            accessModes: string[];
+            /** @description The name. */
+            name?: string;
+            /**
+             * @description Its phase.
+             * @enum {string}
+             */
+            phase?: "Pending" | "Bound" | "Lost";
+            /**
+             * @description Its size; what it requests if it is not bound yet.
+             * @example 100Gi
+             */
+            size?: string;
+        };
+        /** @description Volume claims. */
+        ClaimChoices: {
+            /** @description The claims. */
+            claims: components["schemas"]["ClaimChoice"][];
+            /** @description Whether there are others. */
+            more: boolean;
+        };
         /** @description The copy. */
         CloneJobResponse: {
             /** @description Its row. */
             job?: components["schemas"]["JobRow"];
             /** @description Its manifest, YAML. */
             manifest?: string;
+        };
+        /** @description The GPUs of a cluster. */
+        ClusterGpus: {
+            /** @description The sums, by resource and model; empty if no node has GPUs. */
+            sums: components["schemas"]["GpuSum"][];
         };
         /** @description A comparison in columns, one for each job. */
         CompareJobsResponse: {
@@ -1117,6 +1191,13 @@ export interface components {
             status?: string;
             /** @description For example `Running`, `Failed`, `Stalled`. */
             type?: string;
+        };
+        /** @description ConfigMaps. */
+        ConfigMapChoices: {
+            /** @description Whether there are others. */
+            more: boolean;
+            /** @description The names. */
+            names: string[];
         };
         /** @description What a job costs while it runs, by the prices of the ConfigMap `prices` in the namespace `odh-training-prices`. */
         CostEstimate: {
@@ -1414,6 +1495,80 @@ export interface components {
              */
             used?: number;
         };
+        /** @description GPUs of one resource and model. */
+        GpuSum: {
+            /**
+             * Format: int32
+             * @description Those on usable nodes that no pod holds. They may be on different nodes.
+             */
+            free: number;
+            /**
+             * Format: int32
+             * @description Those of all nodes.
+             */
+            gpus: number;
+            /**
+             * @description The model; the name of the resource if no label of the nodes says it.
+             * @example NVIDIA-H100-80GB-HBM3
+             */
+            model?: string;
+            /**
+             * @description The resource.
+             * @example nvidia.com/gpu
+             */
+            resource?: string;
+        };
+        /** @description A HardwareProfile (infrastructure.opendatahub.io). */
+        HardwareProfileChoice: {
+            /** @description What it is for. */
+            description?: string;
+            /** @description The name. */
+            name?: string;
+            /** @description Its namespace. */
+            namespace?: string;
+            /** @description Labels that nodes must have. */
+            nodeSelector?: {
+                [key: string]: string;
+            };
+            /** @description The LocalQueue of jobs with this profile. */
+            queue?: string;
+            /** @description The resources of each pod. */
+            resources: components["schemas"]["HardwareResource"][];
+            /** @description The name for people; the name if it has none. */
+            title?: string;
+            /** @description Taints that are tolerated. */
+            tolerations: components["schemas"]["JobToleration"][];
+            /** @description The WorkloadPriorityClass of jobs with this profile. */
+            workloadPriorityClass?: string;
+        };
+        /** @description Hardware profiles. */
+        HardwareProfileChoices: {
+            /** @description Whether there are others. */
+            more: boolean;
+            /** @description The profiles. */
+            profiles: components["schemas"]["HardwareProfileChoice"][];
+        };
+        /** @description A resource of a hardware profile. The amounts are Kubernetes quantities. */
+        HardwareResource: {
+            /** @description The amount to begin with. */
+            initial?: string;
+            /** @description The most; empty if there is no limit. */
+            maximum?: string;
+            /** @description The least. */
+            minimum?: string;
+            /**
+             * @description The resource.
+             * @example nvidia.com/gpu
+             */
+            resource?: string;
+            /** @description Its name for people. */
+            title?: string;
+            /**
+             * @description What kind of resource it is; empty for others.
+             * @enum {string}
+             */
+            type?: "CPU" | "Memory" | "Accelerator";
+        };
         /** @description The caller. */
         Identity: {
             /** @description The groups. */
@@ -1424,6 +1579,11 @@ export interface components {
             sendsEmail: boolean;
             /** @description The user name. */
             user?: string;
+        };
+        /** @description Images used before. */
+        ImageChoices: {
+            /** @description The images of the Workers of the newest jobs, each once, the newest first; at most 20. */
+            images: string[];
         };
         /** @description A job. */
         Job: {
@@ -2045,6 +2205,27 @@ export interface components {
             /** @description The operations. */
             operations: components["schemas"]["AuditedOperation"][];
         };
+        /** @description What a form can offer. Each part has at most 500 items, by name; `more` says that there are others. A part that is unknown is not set, and `unknown` has its name in JSON and the reason. A part whose API the cluster does not serve is empty. */
+        ListChoicesResponse: {
+            /** @description The PersistentVolumeClaims of the namespace that are not being deleted. */
+            claims?: components["schemas"]["ClaimChoices"];
+            /** @description The ConfigMaps of the namespace, without templates and those of the cluster itself. */
+            configMaps?: components["schemas"]["ConfigMapChoices"];
+            /** @description The hardware profiles of Open Data Hub that are enabled: those of the namespace and, as far as the caller may read them, of the namespaces opendatahub and redhat-ods-applications. */
+            hardwareProfiles?: components["schemas"]["HardwareProfileChoices"];
+            /** @description Images of the namespace's jobs that the caller may list. */
+            images?: components["schemas"]["ImageChoices"];
+            /** @description The cluster's priority classes, without those that are reserved for the system. */
+            priorityClasses?: components["schemas"]["PriorityClassChoices"];
+            /** @description Kueue's LocalQueues of the namespace. */
+            queues?: components["schemas"]["QueueChoices"];
+            /** @description The runtimes of TrainJobs, those of the cluster first. */
+            runtimes?: components["schemas"]["RuntimeChoices"];
+            /** @description The Secrets of the namespace that are of the types Opaque and kubernetes.io/dockerconfigjson. */
+            secrets?: components["schemas"]["SecretChoices"];
+            /** @description What is unknown, and why. */
+            unknown: components["schemas"]["UnknownPart"][];
+        };
         /** @description A page of deliveries. */
         ListDeliveriesResponse: {
             /** @description Send this for the next page; empty after the last page. */
@@ -2056,6 +2237,15 @@ export interface components {
         ListEventsResponse: {
             /** @description The events. */
             events: components["schemas"]["Event"][];
+        };
+        /** @description Sums of GPUs. */
+        ListGpusResponse: {
+            /** @description The GPUs of the cluster's nodes. Not set if they are unknown: then `unknown` has the part `cluster`. */
+            cluster?: components["schemas"]["ClusterGpus"];
+            /** @description The GPUs in the quotas of the namespace's LocalQueues. Not set if they are unknown: then `unknown` has the part `queues`. */
+            queues?: components["schemas"]["QuotaGpus"];
+            /** @description What is unknown, and why. */
+            unknown: components["schemas"]["UnknownPart"][];
         };
         /** @description A page of jobs. */
         ListJobsResponse: {
@@ -2341,7 +2531,7 @@ export interface components {
             secret?: string;
             /** @description Its condition, if it is about silence: a job is stalled. */
             stalled: boolean;
-            /** @description Where webhooks go; only the origin and the last letters for those who may not change rules. */
+            /** @description Where webhooks go; only the origin and the last letters for those who may not change the rule. */
             url?: string;
         };
         /** @description The cluster in numbers. */
@@ -2439,6 +2629,25 @@ export interface components {
             /** @description The time of the first point. */
             start?: string;
         };
+        /** @description A PriorityClass. */
+        PriorityClassChoice: {
+            /** @description The name. */
+            name?: string;
+            /** @description Whether pods without a class get it. */
+            standard: boolean;
+            /**
+             * Format: int32
+             * @description The priority; higher ones come first.
+             */
+            value: number;
+        };
+        /** @description Priority classes. */
+        PriorityClassChoices: {
+            /** @description The classes. */
+            classes: components["schemas"]["PriorityClassChoice"][];
+            /** @description Whether there are others. */
+            more: boolean;
+        };
         /** @description An error (RFC 9457, `application/problem+json`). */
         Problem: {
             /**
@@ -2533,6 +2742,38 @@ export interface components {
             /** @description Whether it admits nothing. */
             stopped: boolean;
         };
+        /** @description A LocalQueue. */
+        QueueChoice: {
+            /** @description Its ClusterQueue. */
+            clusterQueue?: string;
+            /** @description What the ClusterQueue's own quota has free, if the caller may read ClusterQueues. */
+            free?: components["schemas"]["Resources"];
+            /** @description The name. */
+            name?: string;
+            /**
+             * Format: int32
+             * @description The number of Workloads that wait in it, if Kueue reports it.
+             */
+            pending?: number;
+            /** @description Whether it is stopped or not active, so that it admits nothing. */
+            stopped: boolean;
+        };
+        /** @description LocalQueues. */
+        QueueChoices: {
+            /** @description Whether there are others. */
+            more: boolean;
+            /** @description The queues. */
+            queues: components["schemas"]["QueueChoice"][];
+        };
+        /** @description The GPUs in the quota of a LocalQueue. */
+        QueueGpus: {
+            /** @description The name. */
+            name?: string;
+            /** @description Whether it admits nothing: it or its ClusterQueue is stopped, or there is no such ClusterQueue. */
+            stopped: boolean;
+            /** @description The GPUs, by resource. Resources that the quota does not name are left out: no job gets them in this queue. */
+            sums: components["schemas"]["QuotaSum"][];
+        };
         /** @description A resource of a ClusterQueue, over all its flavors. */
         QueueResource: {
             /** @description The part of that which is borrowed from the cohort. */
@@ -2558,6 +2799,11 @@ export interface components {
             /** @description The LocalQueue. */
             name?: string;
         };
+        /** @description The GPUs in the quotas of a namespace's LocalQueues. */
+        QuotaGpus: {
+            /** @description The LocalQueues, by name; empty if the namespace has none, or the cluster has no Kueue. */
+            queues: components["schemas"]["QueueGpus"][];
+        };
         /** @description A resource of a quota. */
         QuotaResource: {
             /** @description The most, as a quantity. */
@@ -2576,6 +2822,24 @@ export interface components {
             resource?: string;
             /** @description What is used, as a quantity. */
             used?: string;
+        };
+        /** @description GPUs of one resource in the own quota of a ClusterQueue, without what it could borrow from its cohort. */
+        QuotaSum: {
+            /**
+             * Format: int32
+             * @description What of it is not reserved.
+             */
+            free: number;
+            /**
+             * Format: int32
+             * @description The quota, over all flavors. Other LocalQueues of the ClusterQueue share it.
+             */
+            gpus: number;
+            /**
+             * @description The resource.
+             * @example nvidia.com/gpu
+             */
+            resource?: string;
         };
         /** @description A pod through which the files of a job that has ended are read. */
         Reader: {
@@ -2702,6 +2966,57 @@ export interface components {
              */
             samples?: string;
         };
+        /** @description A runtime. */
+        RuntimeChoice: {
+            /**
+             * @description The framework, as the runtime's policy calls it; empty if it names none.
+             * @example mpi
+             */
+            framework?: string;
+            /** @description The images of its containers, each once. */
+            images: string[];
+            /**
+             * @description The kind.
+             * @enum {string}
+             */
+            kind?: "ClusterTrainingRuntime" | "TrainingRuntime";
+            /**
+             * @description The implementation of MPI, if the framework is MPI.
+             * @example OpenMPI
+             */
+            mpi?: string;
+            /**
+             * Format: int32
+             * @description The number of nodes of jobs that do not set it.
+             */
+            nodes?: number;
+            /**
+             * @description How `runtime` of a specification names it.
+             * @example openmpi
+             */
+            reference?: string;
+        };
+        /** @description Runtimes of TrainJobs. */
+        RuntimeChoices: {
+            /** @description Whether there are others. */
+            more: boolean;
+            /** @description The runtimes. */
+            runtimes: components["schemas"]["RuntimeChoice"][];
+        };
+        /** @description A Secret. */
+        SecretChoice: {
+            /** @description Whether it is a credential for pulling images (kubernetes.io/dockerconfigjson). */
+            imagePull: boolean;
+            /** @description The name. */
+            name?: string;
+        };
+        /** @description Secrets. */
+        SecretChoices: {
+            /** @description Whether there are others. */
+            more: boolean;
+            /** @description The Secrets. */
+            secrets: components["schemas"]["SecretChoice"][];
+        };
         /** @description An address that signs a browser in. */
         SignIn: {
             /** @description When it expires. */
@@ -2720,6 +3035,8 @@ export interface components {
         Template: {
             /** @description What it is for. */
             description?: string;
+            /** @description Whether it hides a shared template of its name, as far as the caller may read those. The shared one is found in its own namespace. */
+            hidesShared: boolean;
             /**
              * @description The kind of job that it creates.
              * @enum {string}
@@ -2772,6 +3089,24 @@ export interface components {
             namespace?: string;
             /** @description The rule's name. */
             rule?: string;
+        };
+        /** @description A part of a response that is unknown. */
+        UnknownPart: {
+            /**
+             * @description The reason in words.
+             * @example nodes and pods were not read in time
+             */
+            message?: string;
+            /**
+             * @description The field that is not set.
+             * @example cluster
+             */
+            part?: string;
+            /**
+             * @description Why. `NotAllowed`: the caller may not read it. `Late`: it was not read in time. `Unreadable`: it could not be read completely. `TurnedOff`: an administrator turned it off.
+             * @enum {string}
+             */
+            reason?: "NotAllowed" | "Late" | "Unreadable" | "TurnedOff";
         };
         /** @description A sum of what jobs used. */
         Usage: {
@@ -3469,6 +3804,41 @@ export interface operations {
             };
         };
     };
+    listChoices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace in which a job is to be created.
+                 * @example team-cv
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListChoicesResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     compareJobs: {
         parameters: {
             query?: never;
@@ -3557,6 +3927,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListDeliveriesResponse"];
+                };
+            };
+            /** @description A problem. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listGpus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace in which a job is to be created.
+                 * @example team-cv
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListGpusResponse"];
                 };
             };
             /** @description A problem. */

@@ -69,7 +69,7 @@ function dryRun(namespace: string, source: RenderBody, signal: AbortSignal) {
 }
 
 /** A value that has not changed for a moment. */
-function useSettled<T>(value: T): T {
+export function useSettled<T>(value: T): T {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(value), typingPause);

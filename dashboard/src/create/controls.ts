@@ -3,11 +3,12 @@
 
 import type { Kind } from "../api/client";
 import { messages } from "../messages";
+import type { Offered } from "./offers";
 
 const { choices } = messages.create;
 
-export type Control = { at: string } & (
-  | { as: "text"; placeholder?: string; isRequired?: boolean; isWide?: boolean }
+export type Control = { at: string } /** `offered`: what the field offers to choose from. */ & (
+  | { as: "text"; placeholder?: string; isRequired?: boolean; isWide?: boolean; offered?: Offered }
   /** `least`: the least that the contract allows; the field has buttons for one more and one less. */
   | { as: "number"; isRequired?: boolean; least?: number }
   | { as: "choice"; choices: Readonly<Record<string, string>> }
@@ -27,7 +28,7 @@ const scheduling = (below: string): Control[] => [
 
 /** What is different for the pods of a role. */
 const part = (role: "worker" | "launcher"): Control[] => [
-  { at: `${role}.image`, as: "text", isWide: true },
+  { at: `${role}.image`, as: "text", isWide: true, offered: "images" },
   { at: `${role}.restartPolicy`, as: "choice", choices: choices.restartPolicy },
   { at: `${role}.limits`, as: "amounts" },
   { at: `${role}.requests`, as: "amounts" },
@@ -42,16 +43,30 @@ const part = (role: "worker" | "launcher"): Control[] => [
 export const sections: Readonly<Record<Section, readonly Control[]>> = {
   what: [
     { at: "name", as: "text", isRequired: true, isWide: true },
-    { at: "runtime", as: "text", isRequired: true, isWide: true, placeholder: "torch-distributed" },
-    { at: "image", as: "text", isRequired: true, isWide: true, placeholder: "quay.io/team/image:1.0" },
+    {
+      at: "runtime",
+      as: "text",
+      isRequired: true,
+      isWide: true,
+      placeholder: "torch-distributed",
+      offered: "runtimes",
+    },
+    {
+      at: "image",
+      as: "text",
+      isRequired: true,
+      isWide: true,
+      placeholder: "quay.io/team/image:1.0",
+      offered: "images",
+    },
     { at: "command", as: "command" },
     { at: "inLauncher", as: "check", isNot: true },
     { at: "workdir", as: "text", isWide: true, placeholder: "/workspace" },
   ],
   where: [
     { at: "namespace", as: "namespace" },
-    { at: "queue", as: "text" },
-    { at: "priority", as: "text" },
+    { at: "queue", as: "text", offered: "queues" },
+    { at: "priority", as: "text", offered: "priorityClasses" },
   ],
   size: [
     { at: "workers", as: "number", isRequired: true, least: 1 },

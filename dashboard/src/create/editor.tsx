@@ -26,6 +26,7 @@ import { type Page, Panes } from "./panes";
 import { SaveTemplate } from "./save-template";
 import { useCreate } from "./use-create";
 import { type Rendering, type Store, useRendering, useStore } from "./use-model";
+import { useOffers } from "./use-offers";
 import { readText, withNamespace } from "./yaml-text";
 
 const text = messages.create;
@@ -127,7 +128,8 @@ function usePage(store: Store): PageState {
     setTyped(next);
     if (own) store.type(withNamespace(model.text, next));
   };
-  const page = { store, rendering, namespace, onNamespace, kind, blocked, block, check, faults };
+  const offered = useOffers(namespace, mayCreate);
+  const page = { store, rendering, namespace, onNamespace, kind, blocked, block, check, faults, ...offered };
   return { page, user: identity.data?.user ?? "", mayCreate };
 }
 

@@ -14,7 +14,7 @@ import MinusCircleIcon from "@patternfly/react-icons/dist/esm/icons/minus-circle
 import PlusCircleIcon from "@patternfly/react-icons/dist/esm/icons/plus-circle-icon";
 import { type ReactNode, useEffect, useState } from "react";
 import { messages } from "../messages";
-import { FieldGroup } from "./field";
+import { About, aboutId, FieldGroup } from "./field";
 import { labelOf, useBlock, useField } from "./form-context";
 import type { Row, Rows } from "./rows";
 
@@ -29,11 +29,20 @@ export type Part = {
   /** Whether the text may have several lines. */
   isLong?: boolean;
   isShown?: (row: Row) => boolean;
+  /** The id of the list to choose from. */
+  list?: (row: Row) => string | undefined;
 };
 
-type Props<Value> = { at: string; rows: Rows<Value>; parts: readonly Part[]; hint?: ReactNode };
+type Props<Value> = {
+  at: string;
+  rows: Rows<Value>;
+  parts: readonly Part[];
+  hint?: ReactNode;
+  /** What there is to say about the lists of the entries that are shown. */
+  about?: (rows: readonly Row[]) => string[];
+};
 
-export function EntryList<Value>({ at, rows, parts, hint }: Props<Value>) {
+export function EntryList<Value>({ at, rows, parts, hint, about }: Props<Value>) {
   const { value, faults, set } = useField(at);
   const list = labelOf(at);
   // An entry that cannot be sent yet is shown all the same.
@@ -49,6 +58,7 @@ export function EntryList<Value>({ at, rows, parts, hint }: Props<Value>) {
     setShown(next);
     set(rows.write(next));
   };
+  const lines = about?.(shown) ?? [];
   const empty = Object.fromEntries(parts.map(({ part, choices }) => [part, Object.keys(choices ?? {})[0] ?? ""]));
   return (
     <FieldGroup at={at} faults={[...own.map((fault) => ({ fault })), ...faults]} role="group" hint={hint}>
@@ -63,6 +73,8 @@ export function EntryList<Value>({ at, rows, parts, hint }: Props<Value>) {
                   part={part}
                   name={text.entry(list, index + 1, part.label)}
                   value={row[part.part] ?? ""}
+                  list={part.list?.(row)}
+                  describedBy={part.list && lines.length ? aboutId(at) : undefined}
                   onChange={(next) =>
                     change(shown.map((one, at) => (at === index ? { ...one, [part.part]: next } : one)))
                   }
@@ -77,6 +89,7 @@ export function EntryList<Value>({ at, rows, parts, hint }: Props<Value>) {
           />
         </Flex>
       ))}
+      <About at={at} lines={lines} />
       <Button
         variant="link"
         isInline
@@ -90,9 +103,17 @@ export function EntryList<Value>({ at, rows, parts, hint }: Props<Value>) {
   );
 }
 
-type PartProps = { part: Part; name: string; value: string; onChange: (value: string) => void };
+type PartProps = {
+  part: Part;
+  name: string;
+  value: string;
+  list?: string;
+  describedBy?: string;
+  onChange: (value: string) => void;
+};
 
-function EntryPart({ part: { part, label, choices, isCheck, isLong }, name, value, onChange }: PartProps) {
+function EntryPart({ part: own, name, value, list, describedBy, onChange }: PartProps) {
+  const { part, label, choices, isCheck, isLong } = own;
   if (isCheck)
     return (
       <Checkbox
@@ -114,6 +135,7 @@ function EntryPart({ part: { part, label, choices, isCheck, isLong }, name, valu
     );
   const common = {
     "aria-label": name,
+    "aria-describedby": describedBy,
     name: part,
     placeholder: label,
     value,
@@ -124,7 +146,7 @@ function EntryPart({ part: { part, label, choices, isCheck, isLong }, name, valu
   return isLong ? (
     <TextArea {...common} rows={1} autoResize resizeOrientation="vertical" className="app-line" />
   ) : (
-    <TextInput {...common} />
+    <TextInput {...common} list={list} />
   );
 }
 

@@ -20,8 +20,9 @@ import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
 import { stepped, wholeNumber } from "./fields";
-import { fieldId, labelOf, nameOf, useBlock, useField } from "./form-context";
+import { fieldId, labelOf, nameOf, useBlock, useField, useForm } from "./form-context";
 import { FieldHelp } from "./help";
+import { aboutChoice, listOf, type Offered } from "./offers";
 
 const text = messages.create;
 
@@ -74,17 +75,21 @@ type TextProps = Omit<GroupProps, "children" | "role"> & {
   onChange: (value: string) => void;
   isNumber?: boolean;
   placeholder?: string;
-  list?: string[];
+  /** What to choose from: the texts, or the id of a list that is there already. */
+  list?: readonly string[] | string;
+  /** Below the field: what belongs to what is typed in it. */
+  about?: readonly string[];
   /** Buttons for the next number up and down. */
   step?: Step;
 };
 type Step = { by: (by: 1 | -1) => void; canBy: (by: 1 | -1) => boolean };
 
 /** A line of text, of a value that the page holds. */
-export function TextBox({ value, onChange, isNumber, placeholder, list, step, ...group }: TextProps) {
-  const { at, faults = [], isRequired } = group;
+export function TextBox({ value, onChange, isNumber, placeholder, list, about = [], step, ...group }: TextProps) {
+  const { at, faults = [], isRequired, hint } = group;
   const id = fieldId(at);
   const [typed, setTyped, settle] = useTyped(value);
+  const described = [faults.length > 0 && `${id}-fault`, about.length > 0 && aboutId(at)].filter(Boolean);
   const input = (
     <TextInput
       id={id}
@@ -94,8 +99,8 @@ export function TextBox({ value, onChange, isNumber, placeholder, list, step, ..
       placeholder={placeholder}
       isRequired={isRequired}
       validated={faults.length ? "error" : "default"}
-      aria-describedby={faults.length ? `${id}-fault` : undefined}
-      list={list ? `${id}-list` : undefined}
+      aria-describedby={described.join(" ") || undefined}
+      list={typeof list === "object" ? `${id}-list` : list}
       autoComplete="off"
       spellCheck={false}
       onChange={(_event, next) => {
@@ -112,7 +117,15 @@ export function TextBox({ value, onChange, isNumber, placeholder, list, step, ..
     />
   );
   return (
-    <FieldGroup {...group}>
+    <FieldGroup
+      {...group}
+      hint={
+        <>
+          <About at={at} lines={about} />
+          {hint}
+        </>
+      }
+    >
       {step ? (
         <Steps label={labelOf(at)} step={step}>
           {input}
@@ -120,7 +133,7 @@ export function TextBox({ value, onChange, isNumber, placeholder, list, step, ..
       ) : (
         input
       )}
-      {list && (
+      {typeof list === "object" && (
         <datalist id={`${id}-list`}>
           {list.map((one) => (
             <option key={one} value={one} />
@@ -128,6 +141,26 @@ export function TextBox({ value, onChange, isNumber, placeholder, list, step, ..
         </datalist>
       )}
     </FieldGroup>
+  );
+}
+
+export function aboutId(at: string): string {
+  return `${fieldId(at)}-about`;
+}
+
+/** Below a field: what belongs to its value, in the words of the service. */
+export function About({ at, lines }: { at: string; lines: readonly string[] }) {
+  if (!lines.length) return null;
+  return (
+    <FormHelperText id={aboutId(at)}>
+      <HelperText>
+        {lines.map((line) => (
+          <HelperTextItem key={line}>
+            <bdi>{line}</bdi>
+          </HelperTextItem>
+        ))}
+      </HelperText>
+    </FormHelperText>
   );
 }
 
@@ -155,16 +188,28 @@ function Steps({ label, step, children }: { label: string; step: Step; children:
 
 type FieldProps = { at: string; isRequired?: boolean; placeholder?: string; hint?: ReactNode };
 
-export function TextField(props: FieldProps) {
+export function TextField({ offered, ...props }: FieldProps & { offered?: Offered }) {
   const { value, faults, set } = useField(props.at);
-  return <TextBox {...props} value={String(value ?? "")} faults={faults} onChange={set} />;
+  const { offers } = useForm();
+  const typed = String(value ?? "");
+  const about = offered ? aboutChoice(offers[offered], typed) : undefined;
+  return (
+    <TextBox
+      {...props}
+      value={typed}
+      faults={faults}
+      onChange={set}
+      list={offered ? listOf(offers, offered) : undefined}
+      about={about ? [about] : []}
+    />
+  );
 }
 
 /**
  * A whole number, with buttons for one more and one less where `least` is given. PatternFly's NumberInput is not used: it
  * takes no other text and makes a number of an empty one, while here what was typed stays, with what is wrong with it.
  */
-export function NumberField({ least, ...props }: FieldProps & { least?: number }) {
+export function NumberField({ least, ...props }: FieldProps & { least?: number; about?: readonly string[] }) {
   const { value, faults, set } = useField(props.at);
   const why = typeof value === "string" ? text.notANumber(value) : undefined;
   useBlock(props.at, why);

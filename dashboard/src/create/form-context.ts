@@ -1,11 +1,13 @@
 // What every control of the form reads and changes, by the path of its field.
 
 import { createContext, useContext, useEffect } from "react";
+import type { Gpus, Read } from "../api/choices";
 import type { Schemas } from "../api/client";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
 import { type Fields, setAt, type Update, valueAt } from "./fields";
 import type { TypedCommand } from "./model";
+import type { Offers } from "./offers";
 
 const text = messages.create;
 export type FieldName = keyof typeof text.fields;
@@ -25,6 +27,9 @@ export type FormState = {
   onNamespace: (namespace: string) => void;
   /** What former runs used. */
   advice: Schemas["ProgramAdvice"] | undefined;
+  /** What fields offer to choose from. */
+  offers: Offers;
+  gpus: Read<Gpus>;
 };
 
 const FormContext = createContext<FormState | undefined>(undefined);

@@ -1,21 +1,29 @@
-import { render, screen, within } from "@testing-library/react";
+import { cleanup, render, screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { useCallback, useState } from "react";
 import { expect, test, vi } from "vitest";
+import type { Choices, Gpus } from "../api/choices";
 import type { Fields } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
 import { leadTo } from "./lead";
 import { beginWithKind, changeFields, type Model, typeCommand } from "./model";
+import { offersOf } from "./offers";
 
 // The whole form is rendered with each key, which takes long where many tests run at once.
 vi.setConfig({ testTimeout: 20_000 });
 vi.mock("../shell/namespace", () => ({ useKnownNamespaces: () => [] }));
 
-type PageProps = { begin: Fields; onFields: (fields: Fields, blocked: unknown) => void; form?: string };
+type PageProps = {
+  begin: Fields;
+  onFields: (fields: Fields, blocked: unknown) => void;
+  form?: string;
+  choices?: Choices;
+  gpus?: Gpus;
+};
 
 /** The form with the fields that it changes, as the page holds them. */
-function Page({ begin, onFields, form }: PageProps) {
+function Page({ begin, onFields, form, ...answers }: PageProps) {
   const [model, setModel] = useState<Model>({ ...beginWithKind("mpijob"), fields: begin, isUnread: false });
   const { fields = {}, typed } = model;
   const [blocked, setBlocked] = useState<Record<string, string | undefined>>({});
@@ -23,12 +31,16 @@ function Page({ begin, onFields, form }: PageProps) {
     setBlocked((before) => (before[path] === why ? before : { ...before, [path]: why }));
   }, []);
   onFields(fields, blocked);
+  const gpus = { data: answers.gpus, error: null };
+  const offers = offersOf({ data: answers.choices, error: null }, gpus);
   const common = { faults: new Map(), namespace: "team", onNamespace: () => {}, advice: undefined };
   const why = Object.keys(blocked).filter((path) => blocked[path]);
   return (
     <FormProvider
       value={{
         ...common,
+        offers,
+        gpus,
         fields,
         typed,
         block,
@@ -42,9 +54,9 @@ function Page({ begin, onFields, form }: PageProps) {
   );
 }
 
-function open(begin: Fields = {}) {
+function open(begin: Fields = {}, answers: { choices?: Choices; gpus?: Gpus } = {}) {
   const onFields = vi.fn();
-  const { rerender } = render(<Page begin={begin} onFields={onFields} />);
+  const { rerender } = render(<Page begin={begin} onFields={onFields} {...answers} />);
   return {
     /** The same job in a form that is opened again. */
     openAgain: () => rerender(<Page begin={begin} onFields={onFields} form="again" />),
@@ -180,4 +192,67 @@ test("a kind's form has only what that kind has", () => {
   expect(screen.queryByRole("button", { name: "Only the Launcher" })).toBeNull();
   expect(screen.queryByText("MPI implementation")).toBeNull();
   expect(screen.getByRole("button", { name: "Only the Workers" })).toBeTruthy();
+});
+
+const claim = { name: "data", size: "100Gi", accessModes: ["ReadWriteMany"], phase: "Bound" as const };
+const choices: Choices = {
+  images: { images: ["quay.io/team/a:1"] },
+  claims: { claims: [claim], more: false },
+  configMaps: { names: ["settings"], more: false },
+  unknown: [
+    { part: "queues", reason: "Late", message: "LocalQueues were not read in time" },
+    { part: "secrets", reason: "NotAllowed", message: "you may not list Secrets" },
+  ],
+};
+/** What a field offers. */
+const offeredTo = (field: HTMLElement) => {
+  const list = document.getElementById(field.getAttribute("list") ?? "");
+  return list && [...list.children].map((one) => one.getAttribute("value"));
+};
+const description = (field: HTMLElement) =>
+  document.getElementById(field.getAttribute("aria-describedby") ?? "")?.textContent;
+
+test("a field offers what the service lists, and takes any other text unchanged", async () => {
+  const { fields } = open({}, { choices });
+  const image = screen.getByLabelText<HTMLInputElement>(/^Training Image/, { selector: "input" });
+  expect(offeredTo(image)).toEqual(["quay.io/team/a:1"]);
+  await userEvent.type(image, "Other/Image: 2");
+  await userEvent.tab();
+  expect([image.value, fields().image]).toEqual(["Other/Image: 2", "Other/Image: 2"]);
+});
+
+test("a field whose list is unknown is an ordinary one that says why, and one whose list is not read says nothing", () => {
+  open({}, { choices });
+  const queue = screen.getByRole("textbox", { name: "Queue" });
+  expect(description(queue)).toBe("No list to choose from: LocalQueues were not read in time");
+  cleanup();
+  open();
+  expect(screen.getByRole("textbox", { name: "Queue" }).getAttribute("aria-describedby")).toBeNull();
+});
+
+test("an entry offers the objects of the source that it names", async () => {
+  const { fields } = open({}, { choices });
+  await userEvent.click(screen.getByRole("button", { name: "Add to Volumes" }));
+  const object = screen.getByLabelText("Volumes 1, Name of the source");
+  expect(offeredTo(object)).toEqual(["data"]);
+  await userEvent.type(object, "data");
+  expect(description(object)).toBe("data: 100\u00a0GiB, ReadWriteMany");
+  await userEvent.selectOptions(screen.getByLabelText("Volumes 1, Source"), "configMap");
+  expect(offeredTo(object)).toEqual(["settings"]);
+  await userEvent.selectOptions(screen.getByLabelText("Volumes 1, Source"), "secret");
+  expect([offeredTo(object), description(object)]).toEqual([null, "No list to choose from: you may not list Secrets"]);
+  expect(fields().mounts?.[0]?.secret).toBe("data");
+});
+
+test("below the GPUs of a Worker is what is free in the cluster and in the chosen queue", () => {
+  const resource = "nvidia.com/gpu";
+  const gpus: Gpus = {
+    cluster: { sums: [{ resource, model: "A100", gpus: 8, free: 3 }] },
+    queues: { queues: [{ name: "team", stopped: false, sums: [{ resource, gpus: 4, free: 0 }] }] },
+    unknown: [],
+  };
+  open({ queue: "team" }, { gpus });
+  expect(description(screen.getByRole("textbox", { name: "GPUs per Worker" }))).toBe(
+    "Free now: 3 of 8 A100Free in the queue team: 0 of 4 nvidia.com/gpu",
+  );
 });

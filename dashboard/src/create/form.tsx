@@ -13,6 +13,7 @@ import {
   HelperTextItem,
 } from "@patternfly/react-core";
 import { type ReactNode, useState } from "react";
+import { freeGpus } from "../components/free-gpus";
 import { bytes, quantityText } from "../format/quantity";
 import { messages } from "../messages";
 import { useKnownNamespaces } from "../shell/namespace";
@@ -25,11 +26,13 @@ import { fieldId, labelOf, useField, useForm } from "./form-context";
 import { leadTo } from "./lead";
 import { AmountList, TextList, TolerationList, VariableList, VolumeList } from "./lists";
 import { meantMemory } from "./memory";
+import { OfferLists } from "./offer-lists";
 
 const text = messages.create;
 
 export function JobForm() {
-  const kind = kindOfFields(useForm().fields);
+  const { fields, offers } = useForm();
+  const kind = kindOfFields(fields);
   return (
     <Form aria-label={text.form} onSubmit={(event) => event.preventDefault()}>
       {(["what", "where", "size", "data"] as const).map((section) => (
@@ -40,6 +43,7 @@ export function JobForm() {
       <Foldable name="more" sections={["more", "failures", "scheduling"]} />
       <Foldable name="worker" sections={["worker"]} />
       <Foldable name="launcher" sections={["launcher"]} />
+      <OfferLists offers={offers} />
     </Form>
   );
 }
@@ -106,7 +110,7 @@ function Field({ control }: { control: Control }): ReactNode {
     case "text":
       return <TextField {...control} hint={["cpu", "memory"].includes(at) && <Hint at={at} />} />;
     case "number":
-      return <NumberField {...control} />;
+      return at === "gpus" ? <GpusField {...control} /> : <NumberField {...control} />;
     case "choice":
       return <ChoiceField at={at} choices={control.choices} />;
     case "check":
@@ -130,6 +134,12 @@ function Field({ control }: { control: Control }): ReactNode {
     case "own":
       return <OwnScheduling role={at.startsWith("worker.") ? "worker" : "launcher"} at={at} />;
   }
+}
+
+/** With the GPUs that are free, in the chosen queue too. */
+function GpusField(control: { at: string; least?: number }) {
+  const { fields, gpus } = useForm();
+  return <NumberField {...control} about={freeGpus(gpus, textAt(fields, "queue"))} />;
 }
 
 function NamespaceField({ at }: { at: string }) {

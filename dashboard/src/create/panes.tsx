@@ -2,20 +2,23 @@
 
 import { Alert, Grid, GridItem, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
 import { lazy, Suspense, useMemo, useRef, useState } from "react";
+import type { Gpus, Read } from "../api/choices";
 import type { Kind } from "../api/client";
 import { type FieldFault, isTemporary } from "../api/problem";
 import { recall, remember } from "../browser/storage";
+import { freeGpus } from "../components/free-gpus";
 import { LoadingLines } from "../components/states";
 import { messages } from "../messages";
 import { AdviceCard } from "./advice";
 import type { Check } from "./check";
 import { pathsOf } from "./controls";
 import { placeFaults } from "./faults";
-import { kindOfFields } from "./fields";
+import { kindOfFields, textAt } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
 import { isToBegin } from "./model";
 import { Faults, FieldFaults, Warnings } from "./notices";
+import type { Offers } from "./offers";
 import { QuotaCard, TotalsCard } from "./totals";
 import type { Rendering, Store } from "./use-model";
 
@@ -38,10 +41,13 @@ export type Page = {
   /** Faults of what cannot be sent to it. */
   blocked: FieldFault[];
   block: (path: string, why: string | undefined) => void;
+  offers: Offers;
+  gpus: Read<Gpus>;
 };
 
 export function Panes(page: Page) {
-  const { kind, check } = page;
+  const { kind, check, gpus } = page;
+  const free = freeGpus(gpus, textAt(page.store.model.fields ?? {}, "queue"));
   const [view, setView] = useView(kind === undefined);
   const hasForm = view !== "yaml";
   const hasYaml = view !== "form";
@@ -70,7 +76,7 @@ export function Panes(page: Page) {
           </GridItem>
         )}
         <GridItem lg={view === "both" ? 12 : 4}>
-          <Cards check={check} isWide={view === "both"} isKnown={kind !== undefined} />
+          <Cards check={check} free={free} isWide={view === "both"} isKnown={kind !== undefined} />
         </GridItem>
       </Grid>
     </>
@@ -92,7 +98,9 @@ function useView(hasNoForm: boolean): [View, (view: View) => void] {
   ];
 }
 
-function Cards({ check, isWide, isKnown }: { check: Check; isWide: boolean; isKnown: boolean }) {
+type CardsProps = { check: Check; free: readonly string[]; isWide: boolean; isKnown: boolean };
+
+function Cards({ check, free, isWide, isKnown }: CardsProps) {
   const { answer } = check;
   return (
     <Grid hasGutter md={isWide ? 6 : 12}>
@@ -102,7 +110,7 @@ function Cards({ check, isWide, isKnown }: { check: Check; isWide: boolean; isKn
         </GridItem>
       )}
       <GridItem>
-        <QuotaCard check={check} />
+        <QuotaCard check={check} free={free} />
       </GridItem>
       {answer?.advice && (
         <GridItem>
@@ -116,7 +124,8 @@ function Cards({ check, isWide, isKnown }: { check: Check; isWide: boolean; isKn
   );
 }
 
-function FormPane({ store, rendering, kind, faults, blocked, check, block, namespace, onNamespace }: Page) {
+function FormPane({ store, rendering, kind, faults, blocked, check, block, ...page }: Page) {
+  const { namespace, onNamespace, offers, gpus } = page;
   const { fields, hasFields } = store.model;
   // A default that appears in a field while somebody types there would be taken for their own.
   const isBeginning = isToBegin(store.model) && rendering.error === undefined;
@@ -138,6 +147,8 @@ function FormPane({ store, rendering, kind, faults, blocked, check, block, names
     namespace,
     onNamespace,
     advice: check.answer?.advice,
+    offers,
+    gpus,
   };
   return (
     <>

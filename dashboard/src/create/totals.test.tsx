@@ -5,7 +5,7 @@ import { amountsText, QuotaCard, TotalsCard } from "./totals";
 
 function show(start: string | undefined) {
   const answer = { waits: [], availability: start && { start } } as unknown as Schemas["CreateJobResponse"];
-  return render(<QuotaCard check={{ answer, faults: [], error: undefined, isChecking: false }} />);
+  return render(<QuotaCard check={{ answer, faults: [], error: undefined, isChecking: false }} free={[]} />);
 }
 
 test("a job can start now only if the service found it to", () => {
@@ -41,4 +41,10 @@ test("an amount that cannot be read is shown as it came, and one that was not se
   expect(values).toEqual(["1", "12x", "1\u00a0EiB"]);
   expect(amountsText({ gpus: 0, cpu: "0", memory: "16GB" })).toBe("0 GPUs, 0 CPUs, 16GB");
   expect(amountsText({ gpus: 2, cpu: "" })).toBe("2 GPUs, unknown CPUs, unknown memory");
+});
+
+test("free GPUs are shown in the panel, and a screen reader does not announce each of their changes", () => {
+  const check = { answer: undefined, faults: [], error: undefined, isChecking: false };
+  render(<QuotaCard check={check} free={["Free now: 3 of 8 A100"]} />);
+  expect(screen.getByText("Free now: 3 of 8 A100").closest("[role=status]")).toBeNull();
 });

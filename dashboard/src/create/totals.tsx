@@ -1,10 +1,11 @@
 // What the job requests, beside what the service reports about quota and free resources.
 
-import { Alert, Card, CardBody, CardTitle, Spinner } from "@patternfly/react-core";
+import { Alert, Card, CardBody, CardFooter, CardTitle, Spinner } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import type { Finding, Schemas } from "../api/client";
 import { hasCode } from "../api/problem";
 import { Facts } from "../components/facts";
+import { Sentences } from "../components/sentences";
 import { describeError } from "../components/states";
 import { bytes, number, parseQuantity, quantityText } from "../format/quantity";
 import { messages } from "../messages";
@@ -33,7 +34,8 @@ export function TotalsCard({ requested }: { requested: Schemas["Resources"] | un
   );
 }
 
-export function QuotaCard({ check }: { check: Check }) {
+/** `free`: sentences about the GPUs that are free. They change on their own, so they are not announced. */
+export function QuotaCard({ check, free }: { check: Check; free: readonly string[] }) {
   return (
     <Card isCompact>
       <CardTitle component="h2">
@@ -42,6 +44,11 @@ export function QuotaCard({ check }: { check: Check }) {
       <CardBody role="status" className="app-lines">
         <QuotaAnswer check={check} />
       </CardBody>
+      {free.length > 0 && (
+        <CardFooter className="app-lines">
+          <Sentences lines={free} />
+        </CardFooter>
+      )}
     </Card>
   );
 }

@@ -86,5 +86,17 @@ export const common = {
   crashed: { title: "The page has an error", body: "Reload it. If this happens again, report it with the text below." },
   feedback: "Give feedback",
   feedbackAddress: "https://github.com/opendatahub-io/odh-dashboard/issues",
+  noAnswer: "there was no answer",
+  gpus: {
+    of: (free: number, all: number, what: string) => `${free} of ${all} ${what}`,
+    free: (amounts: string) => `Free now: ${amounts}`,
+    none: "No node has GPUs",
+    unknown: (why: string) => `It is not known how many GPUs are free: ${why}`,
+    freeInQueue: (queue: string, amounts: string) => `Free in the queue ${queue}: ${amounts}`,
+    noneInQueue: (queue: string) => `The quota of the queue ${queue} has no GPUs`,
+    stopped: (queue: string) => `The queue ${queue} is stopped: it admits no job`,
+    unknownInQueue: (queue: string, why: string) =>
+      `It is not known how many GPUs are free in the queue ${queue}: ${why}`,
+  },
   now: "now",
 } as const;

@@ -372,6 +372,17 @@ export const create = {
     cost: "Cost:",
     amounts: (gpus: number, cpu = "unknown", memory = "unknown memory") => `${gpus} GPUs, ${cpu} CPUs, ${memory}`,
   },
+  offers: {
+    item: (name: string, about: string) => `${name}: ${about}`,
+    unknown: (why: string) => `No list to choose from: ${why}`,
+    more: "There are more than the list shows. They can be typed.",
+    stopped: "stopped, admits no job",
+    free: (amounts: string) => `${amounts} free`,
+    waiting: (jobs: number) => (jobs === 1 ? "1 job waits" : `${jobs} jobs wait`),
+    priority: (value: number) => `priority ${value}`,
+    standard: "for pods without a class",
+    nodes: (nodes: number) => (nodes === 1 ? "1 node" : `${nodes} nodes`),
+  },
   advice: {
     title: "Former runs",
     take: (amount: string) => `Use ${amount}`,
