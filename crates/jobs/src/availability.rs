@@ -255,15 +255,13 @@ impl<'s> Line<'s> {
             .map(|queue| (queue.namespace().unwrap_or_default(), queue.name_any()))
             .collect();
         let all = seen.cluster_queues.iter().find(|queue| queue.name_any() == cluster_queue);
-        let holds =
-            |queue: &DynamicObject| text(queue, "/spec/stopPolicy").is_some_and(|policy| policy != "None");
         let ahead = seen.workloads.iter().filter(|workload| {
             let place =
                 (workload.namespace().unwrap_or_default(), queue::name_of(workload).unwrap_or("").to_owned());
             queues.contains(&place) && queue::waits(workload) && queue::priority(workload) >= 0
         });
         let ahead = ahead.collect();
-        let is_stopped = holds(own) || all.is_some_and(holds);
+        let is_stopped = is_held(own) || all.is_some_and(is_held);
         Some(Line { name, cluster_queue, quota: all.map(quota), is_stopped, queues, ahead })
     }
 
@@ -345,12 +343,17 @@ fn text<'o>(object: &'o DynamicObject, pointer: &str) -> Option<&'o str> {
     object.data.pointer(pointer).and_then(Value::as_str)
 }
 
-fn cluster_queue_of(queue: &DynamicObject) -> &str {
+pub(crate) fn cluster_queue_of(queue: &DynamicObject) -> &str {
     text(queue, "/spec/clusterQueue").unwrap_or_default()
 }
 
+/// Whether a LocalQueue or ClusterQueue is stopped.
+pub(crate) fn is_held(queue: &DynamicObject) -> bool {
+    text(queue, "/spec/stopPolicy").is_some_and(|policy| policy != "None")
+}
+
 /// A ClusterQueue's nominal quota over all flavors, and what is not reserved of it.
-fn quota(queue: &DynamicObject) -> (Amounts, Amounts) {
+pub(crate) fn quota(queue: &DynamicObject) -> (Amounts, Amounts) {
     let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let sum = |flavors: Vec<Value>, field: &str| {
         let mut total = Amounts::new();

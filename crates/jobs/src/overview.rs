@@ -264,7 +264,7 @@ fn node(node: &Node) -> Option<NodeGpus> {
     let allocatable = amounts(status.allocatable.as_ref());
     let gpus = semantics::gpus(&allocatable);
     let resource = allocatable.keys().find(|name| is_gpu(name))?;
-    let label = MODELS.iter().find_map(|label| node.labels().get(*label));
+    let label = model_in(node.labels());
     let is_ready = status
         .conditions
         .iter()
@@ -272,7 +272,7 @@ fn node(node: &Node) -> Option<NodeGpus> {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     Some(NodeGpus {
         name: node.name_any(),
-        model: label.unwrap_or(resource).clone(),
+        model: label.unwrap_or(resource).to_owned(),
         usable: is_ready && spec.and_then(|spec| spec.unschedulable) != Some(true),
         gpus,
     })
@@ -289,8 +289,12 @@ fn pod(pod: &Pod) -> Option<PodGpus> {
 
 /// Returns the model of GPUs that a pod's node selector names.
 pub fn model_of(pod: &PodSpec) -> Option<&str> {
-    let wanted = pod.node_selector.as_ref()?;
-    MODELS.iter().find_map(|label| wanted.get(*label)).map(String::as_str)
+    model_in(pod.node_selector.as_ref()?)
+}
+
+/// Returns the model of GPUs that these labels name.
+pub(crate) fn model_in(labels: &BTreeMap<String, String>) -> Option<&str> {
+    MODELS.iter().find_map(|label| labels.get(*label)).map(String::as_str)
 }
 
 fn by_node(nodes: Vec<NodeGpus>, pods: Option<&[PodGpus]>) -> Vec<NodeUse> {

@@ -90,7 +90,7 @@ pub(crate) async fn read_all(
 }
 
 /// The APIs of a Kueue kind in each version, in a namespace or everywhere.
-fn apis(
+pub(crate) fn apis(
     client: &Client,
     namespace: Option<&str>,
     kind: &'static str,
@@ -106,7 +106,7 @@ fn apis(
 }
 
 /// Whether the path is not served. For a missing object, the answer would name the object.
-fn is_unserved(error: &kube::Error) -> bool {
+pub(crate) fn is_unserved(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
 }

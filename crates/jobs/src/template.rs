@@ -67,6 +67,8 @@ pub struct Template {
     pub parameters: Vec<Parameter>,
     /// The manifest.
     pub manifest: Value,
+    /// Whether it hides the shared template of its name, as far as the user may read shared templates.
+    pub hides_shared: bool,
 }
 
 /// What to save as a template.
@@ -94,6 +96,26 @@ struct Earlier {
 /// # Errors
 /// [`Error::Invalid`] with every fault of the parameters, or the server's refusal.
 pub async fn save(
+    client: &Client,
+    job: &DynamicObject,
+    namespace: &str,
+    saving: &Saving,
+) -> Result<Template, Error> {
+    let saved = write(client, job, namespace, saving).await?;
+    if namespace == SHARED {
+        return Ok(saved);
+    }
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), SHARED);
+    let shared = api.get_opt(&format!("{PREFIX}{}", saving.name)).await.ok().flatten();
+    Ok(Template { hides_shared: shared.is_some_and(|shared| is_template(&shared)), ..saved })
+}
+
+/// Whether lists of templates have it.
+fn is_template(kept: &ConfigMap) -> bool {
+    kept.labels().get(LABEL).is_some_and(|value| value == "true") && read(kept).is_some()
+}
+
+async fn write(
     client: &Client,
     job: &DynamicObject,
     namespace: &str,
@@ -227,7 +249,16 @@ fn earlier_versions(data: &BTreeMap<String, String>) -> Vec<u32> {
 pub async fn templates(client: &Client, namespaces: &[&str]) -> Result<Vec<Template>, Error> {
     let mut found: Vec<Template> = kept(client, namespaces).await?.iter().filter_map(read).collect();
     found.sort_by(|a, b| (&a.name, &a.namespace).cmp(&(&b.name, &b.namespace)));
+    mark_hiding(&mut found);
     Ok(found)
+}
+
+/// Marks the templates that hide a shared one among them. Pure.
+fn mark_hiding(found: &mut [Template]) {
+    let (shared, own): (Vec<_>, Vec<_>) = found.iter_mut().partition(|template| template.namespace == SHARED);
+    for template in own {
+        template.hides_shared = shared.iter().any(|shared| shared.name == template.name);
+    }
 }
 
 async fn kept(client: &Client, namespaces: &[&str]) -> Result<Vec<ConfigMap>, Error> {
@@ -242,6 +273,17 @@ async fn kept(client: &Client, namespaces: &[&str]) -> Result<Vec<ConfigMap>, Er
         }
     }
     Ok(found)
+}
+
+/// Returns where a template is looked for by a user of a namespace, and its name: `shared/NAME` is the shared one, also
+/// if the namespace has one of that name.
+#[must_use]
+pub fn place_of<'n>(namespace: &'n str, name: &'n str) -> (Vec<&'n str>, &'n str) {
+    match name.strip_prefix("shared/") {
+        Some(name) => (vec![SHARED], name),
+        None if namespace == SHARED => (vec![SHARED], name),
+        None => (vec![namespace, SHARED], name),
+    }
 }
 
 /// Returns a template by its name, searching the namespaces in order: the newest version, or the one with this number.
@@ -260,7 +302,11 @@ pub async fn template(
     };
     let own = |namespace: &&str| known.iter().find(|kept| is(kept, namespace) && read(kept).is_some());
     match namespaces.iter().find_map(own) {
-        Some(found) => read_version(found, version).ok_or_else(|| no_version(found, name, version)),
+        Some(kept) => {
+            let found = read_version(kept, version).ok_or_else(|| no_version(kept, name, version))?;
+            let hides_shared = found.namespace != SHARED && own(&SHARED).is_some();
+            Ok(Template { hides_shared, ..found })
+        }
         None => {
             let names: Vec<String> = known.iter().filter_map(name_of).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -399,6 +445,7 @@ fn read_version(kept: &ConfigMap, version: Option<u32>) -> Option<Template> {
         description,
         parameters,
         manifest,
+        hides_shared: false,
     })
 }
 
@@ -484,6 +531,26 @@ mod tests {
             None,
             "the owner is the job's, not the template's"
         );
+    }
+
+    #[test]
+    fn a_template_that_hides_a_shared_one_is_marked() {
+        let saved = read(&saved(None, 1, None).unwrap().unwrap()).unwrap();
+        let of = |namespace: &str, name: &str| Template {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            ..saved.clone()
+        };
+        let mut found = [of(SHARED, "base"), of("team", "base"), of("team", "own"), of(SHARED, "common")];
+        mark_hiding(&mut found);
+        assert_eq!(found.map(|template| template.hides_shared), [false, true, false, false]);
+    }
+
+    #[test]
+    fn a_shared_template_has_an_address_of_its_own() {
+        assert_eq!(place_of("team", "base"), (vec!["team", SHARED], "base"));
+        assert_eq!(place_of("team", "shared/base"), (vec![SHARED], "base"));
+        assert_eq!(place_of(SHARED, "base"), (vec![SHARED], "base"));
     }
 
     #[test]

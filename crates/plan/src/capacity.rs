@@ -115,6 +115,29 @@ impl Capacity {
             .collect()
     }
 
+    /// Returns the GPUs of all nodes, and those of usable nodes that no pod holds, by resource and by what `model` reads from a
+    /// node's labels; the name of the resource if it reads nothing.
+    #[must_use]
+    pub fn gpus_by<'c>(
+        &'c self,
+        model: impl Fn(&'c BTreeMap<String, String>) -> Option<&'c str>,
+    ) -> BTreeMap<(&'c str, &'c str), (u64, u64)> {
+        let number = |amount: &Quantity| {
+            amount.count_of(Quantity::ONE).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
+        };
+        let mut sums: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+        for (room, node) in self.rooms().iter().zip(&self.nodes) {
+            for (resource, amount) in node.allocatable.iter().filter(|(name, _)| is_gpu(name)) {
+                let free = room.free.get(resource).filter(|_| node.usable).map_or(0, number);
+                let model = model(&node.labels).unwrap_or(resource);
+                let sum = sums.entry((resource.as_str(), model)).or_default();
+                *sum = (sum.0 + number(amount), sum.1 + free);
+            }
+        }
+        sums.retain(|_, (gpus, _)| *gpus > 0);
+        sums
+    }
+
     fn held_on(&self, node: &NodeShape) -> impl Iterator<Item = &Amounts> {
         self.held.get(&node.name).into_iter().flat_map(BTreeMap::values)
     }
@@ -224,6 +247,25 @@ mod tests {
         assert_eq!(all.gpus(32, ["0", "1", "2"]), Gpus { requested: 32, available: 12 });
         assert_eq!(semantics::gpus(&all.free().unwrap()), 4);
         assert_eq!(Capacity::default().free(), None);
+    }
+
+    #[test]
+    fn gpus_are_summed_by_resource_and_model() {
+        let mut all = Capacity::default();
+        let labelled = |name: &str, ready: &str| {
+            let mut node = node(name, ready);
+            node.metadata.labels = Some(BTreeMap::from([("model".to_owned(), "H100".to_owned())]));
+            node
+        };
+        let without =
+            read(json!({ "metadata": { "name": "e" }, "status": { "allocatable": { "cpu": "4" } } }));
+        all.add_nodes(vec![labelled("a", "True"), labelled("b", "Unknown")]);
+        all.add_nodes(vec![node("c", "True"), node("d", "True"), without]);
+        all.add_pods(&[pod("0", "5", Some("a")), pod("1", "8", Some("d")), pod("2", "4", None)]);
+        let sums = all.gpus_by(|labels| labels.get("model").map(String::as_str));
+        let gpu = "nvidia.com/gpu";
+        let expected = [((gpu, "H100"), (16, 3)), ((gpu, gpu), (16, 8))];
+        assert_eq!(sums, BTreeMap::from(expected), "nothing is free on a node that is not ready");
     }
 
     #[test]

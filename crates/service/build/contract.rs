@@ -60,6 +60,10 @@ pub struct Field {
     pub required: bool,
     pub values: Vec<String>,
     pub example: String,
+    /// A regular expression that each accepted value matches; empty if there is none.
+    pub pattern: String,
+    /// The least accepted number.
+    pub minimum: Option<i32>,
 }
 
 /// The type of a field, of a list's items or of a map's values.
@@ -179,6 +183,8 @@ fn read_field(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<Field, B
     };
     let values = option(pool, &options, "values");
     let values = values.as_ref().and_then(|values| values.as_list()).unwrap_or_default();
+    let text =
+        |name| option(pool, &options, name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     Ok(Field {
         name: field.name().to_owned(),
         json: field.json_name().to_owned(),
@@ -190,9 +196,9 @@ fn read_field(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<Field, B
         optional: field.supports_presence(),
         required: option(pool, &options, "required").and_then(|value| value.as_bool()).unwrap_or(false),
         values: values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        example: option(pool, &options, "example")
-            .and_then(|v| v.as_str().map(str::to_owned))
-            .unwrap_or_default(),
+        example: text("example"),
+        pattern: text("pattern"),
+        minimum: option(pool, &options, "minimum").and_then(|value| value.as_i32()),
     })
 }
 

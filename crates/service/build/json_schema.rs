@@ -42,6 +42,12 @@ pub fn property(field: &Field) -> Value {
     if !field.values.is_empty() {
         one["enum"] = json!(field.values);
     }
+    if !field.pattern.is_empty() {
+        one["pattern"] = json!(field.pattern);
+    }
+    if let Some(minimum) = field.minimum {
+        one["minimum"] = json!(minimum);
+    }
     let mut whole = match (field.list, field.map) {
         (true, _) => json!({ "type": "array", "items": one }),
         (_, true) => json!({ "type": "object", "additionalProperties": one }),

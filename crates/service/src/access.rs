@@ -58,6 +58,17 @@ impl Right {
         Self { verb, group: "", resource, subresource, namespace: namespace.to_owned() }
     }
 
+    /// To administer a namespace: to change who may do what in it.
+    pub fn to_administer(namespace: &str) -> Self {
+        Self {
+            verb: "patch",
+            group: "rbac.authorization.k8s.io",
+            resource: "rolebindings",
+            subresource: "",
+            namespace: namespace.to_owned(),
+        }
+    }
+
     /// A verb on a path that is no resource, e.g. `get` on `/metrics`.
     pub fn on_path(verb: &'static str, path: &'static str) -> Self {
         Self { verb, group: "", resource: path, subresource: "", namespace: String::new() }

@@ -37,6 +37,8 @@ pub struct Entry {
     pub row: JobRow,
     /// The row in JSON.
     pub json: Bytes,
+    /// The image of the Workers; empty if the job names none.
+    pub image: Box<str>,
     /// The job's labels.
     pub labels: BTreeMap<String, String>,
     /// When it was created.
@@ -65,6 +67,7 @@ impl Entry {
         let annotations = object.metadata.annotations.as_ref();
         let creation = annotations.and_then(|all| Some(all.get(api::ANNOTATION_CREATION)?.as_str().into()));
         let (kind, created, labels) = (row.kind, row.created, row.labels.clone());
+        let image = row.image.as_str().into();
         let (running_since, finished, stalled) = (row.running_since, row.finished, row.is_stalled());
         let program = if finished.is_none() { Program::of(kind, &object.data["spec"]) } else { None };
         let program = program.map(Arc::new);
@@ -75,6 +78,7 @@ impl Entry {
         Self {
             kind,
             json,
+            image,
             labels,
             created,
             running_since,

@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use connections::Share;
+use connections::{Share, share_of};
 use futures::stream::{BoxStream, Stream, StreamExt};
 use http::{HeaderMap, StatusCode, header};
 use jobs::{Attempt, Error, Kind};
@@ -52,7 +52,7 @@ pub async fn admit(
     let admitted = patiently(service, async {
         let caller = service.identity.of(headers).await?;
         service.limits.request(&caller.user)?;
-        let share = Arc::new(service.memory.share(&caller.user));
+        let share = Arc::new(service.memory.share(share_of(&caller.user)));
         let if_match =
             headers.get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default().to_owned());
         Ok(Admitted { caller, share, if_match, begun })
@@ -320,11 +320,29 @@ async fn permitted(
         let right = Right::on(method.access_verb, method.access_resource, &address.namespace);
         return service.access.require(caller, right, method.access_resource).await;
     }
+    if !method.fields.iter().any(|field| field.name == "kind") {
+        return any_kind(service, caller, method.access_verb, &address.namespace).await;
+    }
     for kind in &address.kinds {
         let right = Right::on_jobs(method.access_verb, *kind, &address.namespace);
         service.access.require(caller, right, kind.names()).await?;
     }
     Ok(())
+}
+
+/// Refuses a caller who may do this with no kind of jobs. The method checks the kinds: the request does not name them.
+async fn any_kind(
+    service: &Service,
+    caller: &Caller,
+    verb: &'static str,
+    namespace: &str,
+) -> Result<(), Problem> {
+    for kind in Kind::ALL {
+        if service.access.may(caller, Right::on_jobs(verb, kind, namespace)).await? {
+            return Ok(());
+        }
+    }
+    Err(Problem::forbidden(&caller.user, verb, Kind::default().names(), namespace))
 }
 
 /// What is checked while a stream runs.

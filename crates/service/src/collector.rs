@@ -1,8 +1,8 @@
 //! Archives the output of jobs' pods: each run of each container is followed from its start, so that what a pod wrote
 //! is kept although the pod is deleted with its job.
 //!
-//! The bounds: [`MOST_FOLLOWED`] containers that run are followed at once; others wait and are read when they have ended,
-//! if they are still there. Lines are durable within [`FLUSH_EVERY`]. Reading continues where the archive ends, whichever
+//! The bounds: [`MOST_FOLLOWED`] containers that run are followed at once, of each namespace equally many if not all can
+//! be; others wait and are read when they have ended, if they are still there. Lines are durable within [`FLUSH_EVERY`]. Reading continues where the archive ends, whichever
 //! replica wrote it. The numbers of the training that lines contain ([`printed`]) are stored with them.
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,11 +18,12 @@ use history::error::Class;
 use history::logs::{self, Archive, Line, Position, Source};
 use jiff::Timestamp;
 use kube::Client;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
+use crate::places::{Place, Places};
 use crate::pods::{Facts, Run};
 use crate::printed;
 use crate::store::Kept;
@@ -134,8 +135,8 @@ pub struct Collector {
     runs: Mutex<HashMap<Key, watch::Sender<Left>>>,
     /// The runs whose output is not archived to its end.
     open: Mutex<HashMap<Key, Open>>,
-    followed: Semaphore,
-    finished: Semaphore,
+    followed: Arc<Places>,
+    finished: Arc<Places>,
 }
 
 /// The entry in `open` of a task, which goes with it, even if it panics: nobody waits for a task that is gone.
@@ -162,8 +163,8 @@ impl Collector {
             stop,
             runs: Mutex::default(),
             open: Mutex::default(),
-            followed: Semaphore::new(MOST_FOLLOWED),
-            finished: Semaphore::new(MOST_FINISHED),
+            followed: Places::new(MOST_FOLLOWED),
+            finished: Places::new(MOST_FINISHED),
         })
     }
 
@@ -246,20 +247,23 @@ impl Collector {
         let opened = self.kept.wait().await;
         let Some(uid) = self.job_of(facts).await else { return };
         let source = Source { uid, attempt: facts.attempt, container: RunName::of(facts, run).to_string() };
-        let _turn = tokio::select! {
-            turn = self.followed.acquire() => turn,
-            turn = async {
-                let _ = left.clone().wait_for(|left| *left != Left::More).await;
-                self.finished.acquire().await
-            } => turn,
-        };
+        let mut place = self.place(&facts.namespace, &left).await;
         let (mut wait, mut read_once) = (AGAIN_FIRST, false);
         loop {
             let before = *left.borrow_and_update();
             if before == Left::Gone {
                 break;
             }
-            let read = self.read(&opened.archive, &source, facts, run).await;
+            let read = tokio::select! {
+                biased;
+                () = place.displaced() => None,
+                read = self.read(&opened.archive, &source, facts, run) => Some(read),
+            };
+            let Some(read) = read else {
+                // Reading goes on later, where the archive then ends.
+                place = self.place(&facts.namespace, &left).await;
+                continue;
+            };
             read_once |= read.is_ok();
             match read {
                 // What the container wrote last is there once its end is known.
@@ -284,6 +288,17 @@ impl Collector {
             // Otherwise one that wrote nothing could not be told from one of which nothing is known.
             let noted = logs::note_end(&opened.archive, &source, Timestamp::now()).await;
             self.kept.note(&noted);
+        }
+    }
+
+    /// Waits for a place to read a container of a namespace: among those that run, or that have ended once it has.
+    async fn place(&self, namespace: &str, left: &watch::Receiver<Left>) -> Place {
+        tokio::select! {
+            place = self.followed.take(namespace) => place,
+            place = async {
+                let _ = left.clone().wait_for(|left| *left != Left::More).await;
+                self.finished.take(namespace).await
+            } => place,
         }
     }
 

@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::board::Board;
+use crate::board::{Board, Entry};
+use crate::contract::JobRow;
 use crate::pods::Facts;
 use crate::store::Kept;
 
@@ -29,10 +30,26 @@ enum Recorded {
     Closed,
 }
 
+/// The job of a pod.
+#[derive(Clone)]
+struct Job {
+    kind: &'static str,
+    uid: String,
+    name: String,
+    owner: String,
+}
+
+impl Job {
+    fn of(job: &Entry) -> Self {
+        let JobRow { uid, name, owner, .. } = &job.row;
+        Self { kind: job.kind.name(), uid: uid.clone(), name: name.clone(), owner: owner.clone() }
+    }
+}
+
 struct Known {
     facts: Arc<Facts>,
-    /// The uid and the owner of its job, once known.
-    job: Option<(String, String, String)>,
+    /// Its job, once known.
+    job: Option<Job>,
     gone: Option<Timestamp>,
     recorded: Recorded,
 }
@@ -142,18 +159,17 @@ impl Ledger {
             let facts = &known.facts;
             let Some(started) = facts.started else { continue };
             if known.job.is_none() {
-                let of =
-                    |row: &crate::contract::JobRow| (row.uid.clone(), row.name.clone(), row.owner.clone());
-                known.job = facts.job(board).map(|job| of(&job.row));
+                known.job = facts.job(board).map(|job| Job::of(&job));
             }
-            let Some((uid, job, user)) = known.job.clone() else { continue };
+            let Some(Job { kind, uid, name, owner }) = known.job.clone() else { continue };
             let pod = Running {
                 uid,
                 source: facts.uid.clone(),
                 started,
+                kind: kind.to_owned(),
                 namespace: facts.namespace.clone(),
-                job,
-                user,
+                job: name,
+                user: owner,
                 resources: facts.resources.clone(),
             };
             match facts.ended.or(known.gone) {

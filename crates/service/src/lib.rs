@@ -19,8 +19,8 @@
 //!
 //! What pods used comes from [`samples`], which is kept in memory, and from a Prometheus ([`telemetry`]), if there is one.
 //!
-//! The service acts as its caller: requests to the cluster carry the caller's own token. Its own account watches jobs
-//! for the board, and reviews tokens and permissions; it can do nothing else.
+//! The service acts as its caller: requests to the cluster carry the caller's own token. Its own account reads jobs, their pods
+//! and what is recorded and summed of them, and reviews tokens and permissions; it can change nothing.
 
 pub mod contract;
 mod json;
@@ -42,12 +42,14 @@ mod metrics;
 
 mod board;
 mod filter;
+mod gpus;
 mod program;
 mod recorder;
 mod rooms;
 mod row;
 mod samples;
 mod seen;
+mod unknown;
 mod watch;
 
 pub mod prometheus;
@@ -59,6 +61,7 @@ mod conditions;
 mod ledger;
 mod owners;
 mod peaks;
+mod places;
 mod pods;
 mod printed;
 mod queues;

@@ -1,9 +1,11 @@
-//! How often and how much one user may ask: a token bucket for requests, and a number of open streams.
+//! How often and how much one user may ask: a token bucket for requests, and a number of open streams. The
+//! service accounts of a namespace count as one user ([`share_of`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use connections::share_of;
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -33,7 +35,7 @@ struct Bucket {
 /// An open stream; dropping it gives its place back.
 pub struct Place {
     limits: Arc<Limits>,
-    user: String,
+    share: String,
 }
 
 impl Limits {
@@ -76,13 +78,14 @@ impl Limits {
             return Err(too_many(message, Duration::from_secs(10)));
         }
         bucket.streams += 1;
-        Ok(Place { limits: self.clone(), user: user.to_owned() })
+        Ok(Place { limits: self.clone(), share: share_of(user).to_owned() })
     }
 
     fn bucket<'u>(&self, users: &'u mut HashMap<String, Bucket>, user: &str, now: Instant) -> &'u mut Bucket {
         let filled = |bucket: &Bucket| {
             (bucket.left + now.duration_since(bucket.at).as_secs_f64() * self.rate).min(self.burst)
         };
+        let user = share_of(user);
         if users.len() >= MOST_USERS && !users.contains_key(user) {
             users.retain(|_, bucket| bucket.streams > 0 || filled(bucket) < self.burst);
         }
@@ -95,7 +98,7 @@ impl Limits {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut users = self.limits.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = users.get_mut(&self.user) {
+        if let Some(bucket) = users.get_mut(&self.share) {
             bucket.streams = bucket.streams.saturating_sub(1);
         }
     }
@@ -121,6 +124,19 @@ mod tests {
         assert_eq!(refused.status, 429);
         assert_eq!(refused.retry_after_seconds, 1);
         assert!(limits.request("joe").is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_service_accounts_of_a_namespace_share_what_one_user_may() {
+        let limits = Arc::new(Limits::new(1, 1, 1));
+        let account = |namespace: &str, name: &str| format!("system:serviceaccount:{namespace}:{name}");
+        assert!(limits.request(&account("team-a", "bot-1")).is_ok());
+        assert!(limits.request(&account("team-a", "bot-2")).is_err());
+        assert!(limits.request(&account("team-b", "bot-1")).is_ok());
+        let place = limits.stream(&account("team-a", "bot-1")).unwrap();
+        assert!(limits.stream(&account("team-a", "bot-2")).is_err());
+        drop(place);
+        assert!(limits.stream(&account("team-a", "bot-2")).is_ok());
     }
 
     #[tokio::test]

@@ -1,7 +1,9 @@
 //! What the service does, for Prometheus.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use history::store::Used;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,6 +28,12 @@ pub struct Name {
     method: &'static str,
 }
 
+/// A bound of the store: its disk, or its maximum size.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Bound {
+    of: &'static str,
+}
+
 /// The metrics.
 pub struct Metrics {
     registry: Registry,
@@ -33,6 +41,7 @@ pub struct Metrics {
     seconds: Family<Name, Histogram>,
     streams: Family<Name, Gauge>,
     jobs: Gauge,
+    used: Family<Bound, Gauge<f64, AtomicU64>>,
 }
 
 impl Default for Metrics {
@@ -40,7 +49,7 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("training_service");
         let calls = Family::default();
         let seconds = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
-        let (streams, jobs) = (Family::default(), Gauge::default());
+        let (streams, jobs, used) = (Family::default(), Gauge::default(), Family::default());
         registry.register("calls", "Calls by method and HTTP status", calls.clone());
         registry.register(
             "call_seconds",
@@ -49,7 +58,12 @@ impl Default for Metrics {
         );
         registry.register("open_streams", "Open streams by method", streams.clone());
         registry.register("jobs", "Jobs that are known", jobs.clone());
-        Self { registry, calls, seconds, streams, jobs }
+        registry.register(
+            "store_used_ratio",
+            "How much of the store's disk, and of its maximum size, is used; absent if unknown",
+            used.clone(),
+        );
+        Self { registry, calls, seconds, streams, jobs, used }
     }
 }
 
@@ -68,7 +82,17 @@ impl Metrics {
     }
 
     /// Returns all metrics as text, in OpenMetrics' format.
-    pub fn text(&self, jobs: usize) -> String {
+    pub fn text(&self, jobs: usize, used: Used) -> String {
+        for (of, used) in [("disk", used.disk), ("size", used.size)] {
+            match used {
+                Some(used) => {
+                    self.used.get_or_create(&Bound { of }).set(used);
+                }
+                None => {
+                    self.used.remove(&Bound { of });
+                }
+            }
+        }
         self.jobs.set(i64::try_from(jobs).unwrap_or(i64::MAX));
         let mut text = String::new();
         // Writing to a text cannot fail.
@@ -83,5 +107,19 @@ pub struct Open(Gauge);
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_of_the_store_has_no_sample() {
+        let metrics = Metrics::default();
+        let text = metrics.text(0, Used { disk: Some(0.5), size: Some(0.25) });
+        assert!(text.contains("training_service_store_used_ratio{of=\"disk\"} 0.5\n"), "{text}");
+        assert!(text.contains("training_service_store_used_ratio{of=\"size\"} 0.25\n"), "{text}");
+        assert!(!metrics.text(0, Used::default()).contains("store_used_ratio{"));
     }
 }

@@ -99,7 +99,7 @@ async fn show_metrics(service: Arc<Service>, headers: HeaderMap) -> Response<Bod
     };
     match allowed.await {
         Ok(()) => {
-            let text = service.metrics.text(service.board.len());
+            let text = service.metrics.text(service.board.len(), service.kept.used());
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             respond(StatusCode::OK, kind, text.into())
         }

@@ -16,6 +16,7 @@ use crate::board::Board;
 use crate::body;
 use crate::collector::Collector;
 use crate::conditions::Conditions;
+use crate::gpus::Gpus;
 use crate::identity::{Caller, Identity};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
@@ -40,6 +41,9 @@ use crate::watch::{Listeners, Watches};
 /// The memory for forms: of all addresses, and of each. Their senders are not known yet.
 const FORMS_MEMORY: usize = 8 << 20;
 const FORMS_MEMORY_OF_ADDRESS: usize = 1 << 20;
+
+/// How long a part of a response may be read that is left out if it is late.
+const PARTS: Duration = Duration::from_secs(5);
 
 /// How the service is set up.
 #[derive(Clone, Debug)]
@@ -76,8 +80,11 @@ pub struct Settings {
     pub asks_nodes: bool,
     /// Where the network traffic and the GPUs of pods are looked up, and CPU and memory that were not sampled.
     pub prometheus: Option<Prometheus>,
-    /// How long a reading of jobs, nodes, pods and quotas serves those who check a job or ask for capacity. Creations read again.
+    /// How long a reading of jobs, nodes, pods and quotas serves those who check a job or ask for capacity or GPUs. Creations read
+    /// again.
     pub reading: Duration,
+    /// Whether sums of the cluster's GPUs are shown to nobody. The service's account then needs no right to list nodes and queues.
+    pub hides_gpu_sums: bool,
     /// How long a creation is repeated that the cluster's admission webhooks do not answer about. The longest call is
     /// longer by what a webhook may take.
     pub admission: Duration,
@@ -105,10 +112,18 @@ impl Default for Settings {
             asks_nodes: false,
             prometheus: None,
             reading: Duration::from_secs(2),
+            hides_gpu_sums: false,
             admission: Duration::from_secs(12),
             recheck: Duration::from_secs(10),
             patience: Duration::from_secs(30),
         }
+    }
+}
+
+impl Settings {
+    /// How long each part of a response that is complete without it may be read: not for so long that the call itself is late.
+    pub(crate) fn patience_with_parts(&self) -> Duration {
+        PARTS.min(self.patience / 2)
     }
 }
 
@@ -193,6 +208,7 @@ pub struct Service {
     pub(crate) conditions: Arc<Conditions>,
     pub(crate) tenants: Arc<Tenants>,
     rooms: Rooms,
+    pub(crate) gpus: Gpus,
     pub(crate) kept: Kept,
     pub(crate) keep: Keep,
     /// Cancelled when the service stops: streams end.
@@ -235,6 +251,7 @@ impl Service {
             conditions,
             tenants,
             rooms: Rooms::default(),
+            gpus: Gpus::new((!settings.hides_gpu_sums).then(|| own.clone()), settings.patience_with_parts()),
             kept,
             keep: keep.clone(),
             board,

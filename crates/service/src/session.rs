@@ -1,7 +1,8 @@
 //! Sessions of browsers: a cookie stands for a caller's token, which stays here.
 //!
 //! A *ticket* is the secret of a one-time address that begins a session. Of both, only digests are kept, in memory: a
-//! restart ends all sessions. Their numbers are bounded, in total and for each user.
+//! restart ends all sessions. Their numbers are bounded, in total and for each user; the
+//! service accounts of a namespace count as one user.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use connections::share_of;
 use http::HeaderValue;
 use jiff::Timestamp;
 use ring::hmac;
@@ -138,12 +140,9 @@ fn random() -> [u8; 32] {
 
 impl Kept {
     fn add(&mut self, session: Session, now: Instant) {
-        let of_user: Vec<Digest> = self
-            .order
-            .iter()
-            .filter(|id| self.by_id.get(*id).is_some_and(|kept| kept.user == session.user))
-            .copied()
-            .collect();
+        let is_theirs = |kept: &Session| share_of(&kept.user) == share_of(&session.user);
+        let of_user: Vec<Digest> =
+            self.order.iter().filter(|id| self.by_id.get(*id).is_some_and(is_theirs)).copied().collect();
         for id in of_user.iter().take((of_user.len() + 1).saturating_sub(MOST_OF_USER)) {
             self.end(id);
         }
@@ -207,6 +206,17 @@ mod tests {
         assert!(over.is_cancelled());
         assert_eq!(kept.by_id.len(), MOST_OF_USER + 1);
         assert!(kept.by_id.contains_key(&digest("joe0")) && !kept.by_id.contains_key(&digest("jane0")));
+    }
+
+    #[tokio::test]
+    async fn the_service_accounts_of_a_namespace_have_as_many_sessions_as_one_user() {
+        let (mut kept, now) = (Kept::default(), Instant::now());
+        for number in 0..=MOST_OF_USER {
+            let user = format!("system:serviceaccount:team-a:bot-{number}");
+            kept.add(session(&user, number, now + SESSION), now);
+        }
+        kept.add(session("system:serviceaccount:team-b:bot", 0, now + SESSION), now);
+        assert_eq!(kept.by_id.len(), MOST_OF_USER + 1);
     }
 
     #[tokio::test]

@@ -9,10 +9,11 @@ use history::audit::Appender;
 use history::logs::{Archive, Bucket};
 use history::notifications::address::{Network, Policy};
 use history::notifications::mail;
-use history::store::{Location, Settings};
+use history::store::{Location, Settings, Used};
 use history::{Error, Store};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
@@ -20,6 +21,10 @@ use crate::problem::Problem;
 /// The wait before the store is opened again: first, and at most.
 const AGAIN_FIRST: Duration = Duration::from_millis(200);
 const AGAIN_LAST: Duration = Duration::from_secs(30);
+/// The log has the same trouble at most this often.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+/// How much of its room the store may take before the log warns.
+const NEARLY_FULL: f64 = 0.8;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What the service keeps, where, and for how long.
@@ -166,10 +171,12 @@ enum State {
 #[derive(Clone)]
 pub struct Kept {
     state: watch::Receiver<State>,
-    /// The error of the last write, if it failed for a reason that the next one shares.
-    trouble: Arc<Mutex<Option<String>>>,
-    /// The error of the last attempt to pack logs, if it failed.
-    packing: Arc<Mutex<Option<String>>>,
+    /// Whether the last write failed for a reason that the next one shares.
+    trouble: Arc<Mutex<Trouble>>,
+    /// Whether the last attempt to pack logs failed.
+    packing: Arc<Mutex<Trouble>>,
+    /// How much of its room is taken, as it was measured last.
+    used: Arc<Mutex<Used>>,
 }
 
 impl Kept {
@@ -197,7 +204,7 @@ impl Kept {
             }
             stop.cancelled().await;
         });
-        Self { state, trouble: Arc::default(), packing: Arc::default() }
+        Self { state, trouble: Arc::default(), packing: Arc::default(), used: Arc::default() }
     }
 
     /// Returns the store.
@@ -235,31 +242,72 @@ impl Kept {
 
     /// Takes note of how a write went.
     pub fn note<T>(&self, result: &Result<T, Error>) {
-        note(&self.trouble, result);
+        note(&self.trouble, "the store does not work", result);
     }
 
     /// Takes note of how packing logs went.
     pub fn note_packing<T>(&self, result: &Result<T, Error>) {
-        note(&self.packing, result);
+        note(&self.packing, "cannot pack logs; they stay in the database, trying again", result);
     }
 
-    /// Returns why the store cannot be written now, or why logs cannot be packed; `None` if all is well, as far as known.
-    pub fn trouble(&self) -> Option<String> {
-        let noted =
-            |trouble: &Mutex<Option<String>>| trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match self.opened() {
-            Ok(_) => noted(&self.trouble).or_else(|| noted(&self.packing)),
-            Err(problem) => Some(problem.message),
+    /// Takes note of how much of its room is taken. The log has it once when that becomes too much, and when it is
+    /// less again.
+    pub fn note_used(&self, used: Used) {
+        let mut noted = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for (of, before, now) in [("disk", noted.disk, used.disk), ("size", noted.size, used.size)] {
+            match crossing(before, now) {
+                Some(true) => tracing::warn!(of, used = now, "the store is nearly full"),
+                Some(false) => tracing::info!(of, used = now, "the store is no longer nearly full"),
+                None => {}
+            }
         }
+        *noted = used;
+    }
+
+    /// Returns how much of its room is taken.
+    pub fn used(&self) -> Used {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is wrong with the store, in words for everybody; `None` if all is well, as far as known. The log
+    /// has the errors.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let is_noted =
+            |trouble: &Mutex<Trouble>| trouble.lock().unwrap_or_else(PoisonError::into_inner).is_now;
+        if self.opened().is_err() || is_noted(&self.trouble) {
+            return Some("unavailable");
+        }
+        is_noted(&self.packing).then_some("logs cannot be packed")
     }
 }
 
-fn note<T>(trouble: &Mutex<Option<String>>, result: &Result<T, Error>) {
+/// Returns whether the store becomes nearly full (`true`), or is no longer (`false`); `None` if neither.
+fn crossing(before: Option<f64>, now: Option<f64>) -> Option<bool> {
+    let was_full = before.is_some_and(|before| before >= NEARLY_FULL);
+    let is_full = now? >= NEARLY_FULL;
+    (was_full != is_full).then_some(is_full)
+}
+
+/// Something that fails now and then.
+#[derive(Default)]
+struct Trouble {
+    is_now: bool,
+    /// When the log had it last.
+    logged: Option<Instant>,
+}
+
+fn note<T>(trouble: &Mutex<Trouble>, what: &'static str, result: &Result<T, Error>) {
     let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
     match result {
-        Ok(_) => *trouble = None,
+        Ok(_) => trouble.is_now = false,
         Err(Error::Invalid(_)) => {}
-        Err(error) => *trouble = Some(Problem::from(error.clone()).message),
+        Err(error) => {
+            trouble.is_now = true;
+            if trouble.logged.is_none_or(|logged| logged.elapsed() >= LOGGED_EVERY) {
+                tracing::warn!(%error, "{what}");
+                trouble.logged = Some(Instant::now());
+            }
+        }
     }
 }
 
@@ -290,13 +338,23 @@ mod tests {
         let problem = kept.opened().err().unwrap();
         assert_eq!((problem.status.as_u16(), problem.reason.as_str()), (503, "StoreUnavailable"));
         assert!(!problem.message.contains("state"), "no path: {}", problem.message);
-        assert_eq!(kept.trouble(), Some(problem.message));
+        assert_eq!(kept.trouble(), Some("unavailable"));
         std::fs::remove_file(&place).unwrap();
         let opened = kept.wait().await;
         assert_eq!(kept.trouble(), None);
         kept.note(&Err::<(), _>(Error::Locked));
-        assert!(kept.trouble().unwrap().contains("locked"));
+        assert_eq!(kept.trouble(), Some("unavailable"), "strangers see it, so it has no details");
         kept.note(&opened.store.now().await);
         assert_eq!(kept.trouble(), None);
+        kept.note_packing(&Err::<(), _>(Error::Timeout));
+        assert_eq!(kept.trouble(), Some("logs cannot be packed"));
+    }
+
+    #[test]
+    fn each_crossing_of_the_bound_is_noted_once() {
+        let measured = [None, Some(0.7), Some(0.8), Some(0.9), None, Some(0.7), Some(0.7)];
+        let crossings: Vec<_> = measured.windows(2).map(|pair| crossing(pair[0], pair[1])).collect();
+        assert_eq!(crossings, [None, Some(true), None, None, None, None]);
+        assert_eq!((crossing(None, Some(0.9)), crossing(Some(0.9), Some(0.7))), (Some(true), Some(false)));
     }
 }

@@ -18,7 +18,7 @@ use crate::store::{Keep, Kept, Opened, Retention};
 
 /// Logs that were written this long ago are packed, however few they are.
 const PACK_AFTER: Duration = Duration::from_secs(600);
-/// How many intervals are between two packings, and between two clearances.
+/// How many intervals are between two packings and measurements, and between two clearances.
 const PACK_EVERY: u32 = 12;
 const CLEAR_EVERY: u32 = 60;
 /// A job that printed something is recorded within this time.
@@ -76,19 +76,23 @@ pub async fn deliver(
     Ok(())
 }
 
-/// Packs and clears until `stop`.
+/// Measures, packs and clears until `stop`.
 pub async fn maintain(keep: Keep, kept: Kept, stop: CancellationToken) {
     let work = async {
         let opened = kept.wait().await;
         let mut due = Due { swept: None, repaired: Instant::now() };
         for round in 0_u32.. {
+            if round % PACK_EVERY == 0 {
+                let used = opened.store.used().await;
+                if let Err(error) = &used {
+                    tracing::warn!(%error, "cannot measure the store; trying again");
+                }
+                kept.note_used(used.unwrap_or_default());
+            }
             // An object storage that is away keeps nothing else from being cleared.
             if opened.packs && round % PACK_EVERY == 0 {
                 let packed = pack(&opened, &mut due).await;
                 kept.note_packing(&packed);
-                if let Err(error) = packed {
-                    tracing::warn!(%error, "cannot pack logs; they stay in the database, trying again");
-                }
             }
             if round % CLEAR_EVERY == 0
                 && let Err(error) = clear(&opened, &keep.retention).await

@@ -85,7 +85,8 @@ pub struct Audit {
   odh training capacity --workers 8 --gpus 4
   odh training capacity --workers 2 --cpu 16 --memory 64Gi --queue research
 
-The exit code is 0 whether or not they fit; see `start` with -o json. The permission to list nodes is needed.")]
+The exit code is 0 whether or not they fit; see `start` with -o json. The permission to list nodes is needed; without
+it, the refusal has the free GPUs in sums if you may create jobs.")]
 pub struct Capacity {
     /// Number of Workers
     #[arg(short, long, default_value_t = 1, value_name = "NUMBER")]

@@ -387,7 +387,7 @@ pub enum TemplateVerb {
     },
     /// Print a template's manifest
     Show {
-        /// Template name
+        /// Template name; shared/NAME is the shared one, also if the namespace has one of that name
         name: String,
         /// Version; defaults to the newest
         #[arg(long, value_name = "NUMBER")]
@@ -426,7 +426,7 @@ impl TemplateVerb {
   odh training templates use baseline --name run-7 --set workers=8 --wait
   odh training templates use tuning --name run-8 --param rate=0.05 --param memory=32Gi")]
 pub struct TemplateUse {
-    /// Template name
+    /// Template name; shared/NAME is the shared one, also if the namespace has one of that name
     pub template: String,
     /// Job name
     #[arg(long, value_name = "NAME")]

@@ -1,11 +1,12 @@
 //! `usage`, `audit`, `capacity`, `advice`: what the training service knows, as tables, CSV or JSON.
 
+use jobs::Class;
 use serde_json::{Value, json};
 
 use crate::arguments::{Advice, Audit, Capacity, Global, Output, SumBy, Usage};
 use crate::console::Console;
 use crate::failure::Failure;
-use crate::training_service::{self, TrainingService};
+use crate::training_service::{self, TrainingService, escaped};
 use crate::{object, table};
 
 /// The most operations of the audit log that one request returns.
@@ -140,7 +141,12 @@ pub async fn capacity(console: &Console, global: &Global, asked: &Capacity) -> R
         ("namespace", service.namespace.clone()),
         ("queue", given(&asked.queue)),
     ];
-    let found = service.get("/api/v1/capacity", &query).await?;
+    let found = match service.get("/api/v1/capacity", &query).await {
+        Err(refusal) if refusal.class == Class::NotAllowed => {
+            return Err(with_free_gpus(&service, refusal).await);
+        }
+        found => found?,
+    };
     if asked.output.shows_objects() {
         return shown(console, &found, asked.output);
     }
@@ -167,6 +173,27 @@ pub async fn capacity(console: &Console, global: &Global, asked: &Capacity) -> R
         console.warn(&format!("{}; {}", text(finding, "message"), text(finding, "advice")));
     }
     Ok(0)
+}
+
+/// Adds to a refusal how many GPUs are free, which everybody may know who may create jobs.
+async fn with_free_gpus(service: &TrainingService, refusal: Failure) -> Failure {
+    let path = format!("/api/v1/namespaces/{}/gpus", escaped(&service.namespace));
+    let Ok(found) = service.get(&path, &[]).await else { return refusal };
+    let of = |sum: &Value| format!("{} of {}", text(sum, "free"), text(sum, "gpus"));
+    let of_cluster = list(&found["cluster"], "sums").iter();
+    let of_cluster = of_cluster.map(|sum| format!("{} {}", of(sum), text(sum, "model")));
+    let open = list(&found["queues"], "queues").iter().filter(|queue| queue["stopped"] == false);
+    let of_queues = open.flat_map(|queue| {
+        let sums = list(queue, "sums").iter();
+        sums.map(move |sum| {
+            format!("{} {} in the queue {}", of(sum), text(sum, "resource"), text(queue, "name"))
+        })
+    });
+    let free: Vec<String> = of_cluster.chain(of_queues).collect();
+    if free.is_empty() {
+        return refusal;
+    }
+    refusal.with_hint(format!("free GPUs, in sums: {}", free.join(", ")))
 }
 
 /// `odh training advice`

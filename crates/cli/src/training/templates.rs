@@ -25,10 +25,15 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
             let saving = Saving { name, description: description.clone(), parameters };
             let job = jobs::list::get(client, kind, &connection.namespace, &job_name).await?;
             let kept = template::save(client, &job, place(*shared), &saving).await?;
+            if kept.hides_shared {
+                let name = &kept.name;
+                console.warn(&format!("This hides the shared template {name}; use that as shared/{name}"));
+            }
             print(console, &[kept], *output, " saved")?;
         }
         TemplateVerb::List { output } => {
-            let found = template::templates(client, &[&connection.namespace, SHARED]).await?;
+            let (places, _) = template::place_of(&connection.namespace, "");
+            let found = template::templates(client, &places).await?;
             if found.is_empty() && !output.shows_objects() {
                 console.note(
                     "There are no templates. Save a job as a template: odh training templates save NAME",
@@ -38,7 +43,8 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
             }
         }
         TemplateVerb::Show { name, version, output } => {
-            let found = template::template(client, &[&connection.namespace, SHARED], name, *version).await?;
+            let (places, name) = template::place_of(&connection.namespace, name);
+            let found = template::template(client, &places, name, *version).await?;
             let output = if output.shows_objects() { *output } else { Output::Yaml };
             console.document(&object::text(&found.manifest, output)?)?;
         }
@@ -53,7 +59,8 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
 
 async fn make(console: &Console, connection: &Connection, asked: &TemplateUse) -> Result<u8, Failure> {
     let (client, namespace) = (&connection.client, &connection.namespace);
-    let found = template::template(client, &[namespace, SHARED], &asked.template, asked.version).await?;
+    let (places, name) = template::place_of(namespace, &asked.template);
+    let found = template::template(client, &places, name, asked.version).await?;
     let Making { settings, dry_run, ending, output } = &asked.making;
     let values = asked.parameters.iter().cloned().collect();
     let using = Using { name: asked.name.clone(), values, settings: settings.clone() };
@@ -94,7 +101,11 @@ fn list(console: &Console, found: &[Template], output: Output) -> Result<(), Fai
     let rows: Vec<Vec<String>> = found
         .iter()
         .map(|template| {
-            let shared = if template.namespace == SHARED { "yes" } else { "no" };
+            let shared = match (template.namespace == SHARED, template.hides_shared) {
+                (true, _) => "yes",
+                (false, true) => "no, hides a shared one",
+                (false, false) => "no",
+            };
             vec![
                 template.name.clone(),
                 template.kind.name().to_owned(),

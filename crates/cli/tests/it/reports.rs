@@ -70,6 +70,12 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     let file = home.state().join("users/vic.kubeconfig").display().to_string();
     home.odh(&["training", "audit", "-A", "--kubeconfig", &file]).ends(4);
     home.odh(&["training", "capacity", "--cpu", "1", "--kubeconfig", &file]).ends(4);
+    // One who may create jobs sees sums of GPUs.
+    home.run("local user dan -n team-x --role edit").ends(0);
+    let dans = home.state().join("users/dan.kubeconfig").display().to_string();
+    home.odh(&["training", "capacity", "--gpus", "1", "--kubeconfig", &dans])
+        .ends(4)
+        .says("free GPUs, in sums: 4 of 4 ");
     home.odh(&[
         "training",
         "notifications",

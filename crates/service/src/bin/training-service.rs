@@ -61,6 +61,9 @@ struct Flags {
     /// Open streams of one user.
     #[arg(long, value_name = "N", default_value_t = Settings::default().streams)]
     streams: usize,
+    /// Do not show how many GPUs of the cluster and of the queues are free, in sums, to everybody who may create jobs.
+    #[arg(long)]
+    hide_gpu_sums: bool,
     #[command(flatten)]
     store: StoreFlags,
     #[command(flatten)]
@@ -321,6 +324,7 @@ async fn live(flags: Flags) -> Result<(), Box<dyn Error>> {
         trusts_loopback: flags.trust_proxy_on_loopback,
         origins: flags.origins,
         frame_ancestors: flags.frame_ancestors,
+        hides_gpu_sums: flags.hide_gpu_sums,
         prometheus: flags.prometheus.prometheus()?,
         ..Settings::default()
     };

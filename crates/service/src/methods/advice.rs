@@ -1,6 +1,6 @@
 //! Advice about requests, from what former runs of the same programs used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use history::namespaces::Tenant;
@@ -11,6 +11,7 @@ use jobs::sizing::{self, HEAD_ROOM_PERCENT, Judged, LEAST_RUNS, RequestVerdict, 
 use jobs::submit::Draft;
 
 use super::tenant;
+use super::visible::Visible;
 use crate::access::Right;
 use crate::contract::{
     AdviceRun, ListAdviceRequest, ListAdviceResponse, ProgramAdvice, RequestAdvice, RoleAdvice,
@@ -34,17 +35,15 @@ pub async fn list_advice(
 ) -> Result<ListAdviceResponse, Problem> {
     let namespace = Some(request.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     if let Some(namespace) = namespace {
-        let right = Right::on_jobs("list", Kind::MpiJob, namespace);
-        service.access.require(&caller, right, Kind::MpiJob.names()).await?;
+        Visible::within(&service, &caller, namespace, &Kind::ALL).await?;
     }
     let store = &service.kept.opened()?.store;
     let tenant = tenant::of(&service, &caller, "list", &Kind::ALL).await?;
     let found = peaks::runs(store, Filter { namespace, program: None, tenant }, MOST_RUNS).await?;
     let places = found.iter().filter_map(|run| Some((Kind::named(&run.kind)?, run.namespace.clone())));
-    let visible = visible(&service, &caller, places.collect()).await?;
-    let is_visible = |run: &Run| {
-        Kind::named(&run.kind).is_some_and(|kind| visible.contains(&(kind, run.namespace.clone())))
-    };
+    let visible = Visible::among(&service, &caller, &Kind::ALL, places.collect()).await?;
+    let is_visible =
+        |run: &Run| Kind::named(&run.kind).is_some_and(|kind| visible.shows(kind, &run.namespace));
     let mut programs: Vec<ProgramAdvice> = found
         .chunk_by(|one, next| (&one.namespace, &one.program) == (&next.namespace, &next.program))
         .filter(|runs| runs.iter().all(is_visible))
@@ -79,26 +78,6 @@ pub async fn of_draft(
     let runs =
         tokio::time::timeout(PATIENCE, peaks::runs(&opened.store, filter, MOST_RUNS)).await.ok()?.ok()?;
     (!runs.is_empty()).then(|| advice(&program.id, &program.requested, &runs))
-}
-
-/// Returns those kinds and namespaces in which the caller may list jobs.
-async fn visible(
-    service: &Service,
-    caller: &Caller,
-    places: BTreeSet<(Kind, String)>,
-) -> Result<BTreeSet<(Kind, String)>, Problem> {
-    let on = |kind: Kind, namespace: &str| Right::on_jobs("list", kind, namespace);
-    let allows = |rights: &[Right], kind: Kind, namespace: &str| {
-        rights.iter().any(|right| right.resource == kind.plural() && right.namespace == namespace)
-    };
-    let kinds: BTreeSet<Kind> = places.iter().map(|(kind, _)| *kind).collect();
-    let everywhere = service.access.among(caller, kinds.iter().map(|kind| on(*kind, "")).collect()).await?;
-    let (mut visible, elsewhere): (BTreeSet<_>, BTreeSet<_>) =
-        places.into_iter().partition(|(kind, _)| allows(&everywhere, *kind, ""));
-    let asked = elsewhere.iter().map(|(kind, namespace)| on(*kind, namespace)).collect();
-    let allowed = service.access.among(caller, asked).await?;
-    visible.extend(elsewhere.into_iter().filter(|(kind, namespace)| allows(&allowed, *kind, namespace)));
-    Ok(visible)
 }
 
 fn requested(run: &Run) -> BTreeMap<String, Requested> {

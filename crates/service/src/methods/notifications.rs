@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use history::notifications::alerts::{Condition, span};
-use history::notifications::{self, Destination, NewRule, Rule, Secret, Tested, Transitions};
+use history::notifications::alerts::{Condition, QUOTA, span};
+use history::notifications::{
+    self, DeliveryFilter, Destination, NewRule, Rule, Secret, Tested, Transitions, VisibleDeliveries,
+};
 use history::store::Cursor;
 use http::StatusCode;
 use jobs::Kind;
@@ -59,9 +61,13 @@ pub async fn list_notification_rules(
     caller: Arc<Caller>,
     request: ListNotificationRulesRequest,
 ) -> Result<ListNotificationRulesResponse, Problem> {
-    let (mut rules, url) = (Vec::new(), url_for(&service, &caller, &request.namespace).await?);
+    let kinds = allowed(&service, &caller, "list", &Kind::ALL, &request.namespace).await?;
+    let mut rules = Vec::new();
     for rule in notifications::rules(&service.kept.opened()?.store, &request.namespace).await? {
-        rules.push(shown(&service, rule, url, false).await?);
+        if is_about_some(&rule, &kinds) {
+            let url = url_for(&service, &caller, &rule).await?;
+            rules.push(shown(&service, rule, url, false).await?);
+        }
     }
     Ok(ListNotificationRulesResponse { rules })
 }
@@ -73,11 +79,20 @@ pub async fn get_notification_rule(
     request: GetNotificationRuleRequest,
 ) -> Result<NotificationRule, Problem> {
     let GetNotificationRuleRequest { namespace, name } = &request;
-    let store = &service.kept.opened()?.store;
-    match notifications::rule(store, namespace, &id(namespace, name)).await? {
-        Some(rule) => shown(&service, rule, url_for(&service, &caller, namespace).await?, false).await,
-        None => Err(no_rule(namespace, name)),
+    let rule = known(&service, namespace, name).await?.ok_or_else(|| no_rule(namespace, name))?;
+    let about = kinds_of(&rule);
+    if allowed(&service, &caller, "get", &about, namespace).await?.is_empty() {
+        let kind = about.first().copied().unwrap_or_default();
+        return Err(Problem::forbidden(&caller.user, "get", kind.names(), namespace));
     }
+    let url = url_for(&service, &caller, &rule).await?;
+    shown(&service, rule, url, false).await
+}
+
+/// Returns a rule, if it is there.
+async fn known(service: &Service, namespace: &str, name: &str) -> Result<Option<Rule>, Problem> {
+    let store = &service.kept.opened()?.store;
+    Ok(notifications::rule(store, namespace, &id(namespace, name)).await?)
 }
 
 /// Creates or replaces a rule.
@@ -91,6 +106,9 @@ pub async fn put_notification_rule(
     } = &request;
     operation::about(RESOURCE, name, None);
     service.tenants.require_known()?;
+    if let Some(rule) = known(&service, namespace, name).await? {
+        require_change(&service, &caller, &rule).await?;
+    }
     for (field, words) in [("phases", phases), ("reasons", reasons), ("causes", causes)] {
         if words.len() > MOST_WORDS || words.iter().any(|word| word.len() > LONGEST_WORD) {
             let fault = format!("has more than {MOST_WORDS} words, or one of more than {LONGEST_WORD} bytes");
@@ -178,13 +196,56 @@ async fn kinds(
     let PutNotificationRuleRequest { namespace, job, .. } = request;
     let meant = kind(&request.kind)?;
     let asked = if job.is_empty() { Kind::ALL.to_vec() } else { vec![meant] };
-    let rights = asked.iter().map(|kind| Right::on_jobs("list", *kind, namespace)).collect();
-    let allowed = service.access.among(caller, rights).await?;
-    if allowed.is_empty() {
+    let kinds = allowed(service, caller, "list", &asked, namespace).await?;
+    if kinds.is_empty() {
         return Err(Problem::forbidden(&caller.user, "list", meant.names(), namespace));
     }
+    Ok(kinds.into_iter().map(|kind| kind.name().to_owned()).collect())
+}
+
+/// Returns those of some kinds of jobs on which the caller has a right.
+async fn allowed(
+    service: &Service,
+    caller: &Caller,
+    verb: &'static str,
+    kinds: &[Kind],
+    namespace: &str,
+) -> Result<Vec<Kind>, Problem> {
+    let rights = kinds.iter().map(|kind| Right::on_jobs(verb, *kind, namespace)).collect();
+    let allowed = service.access.among(caller, rights).await?;
     let may = |kind: &Kind| allowed.iter().any(|right| right.resource == kind.plural());
-    Ok(asked.into_iter().filter(may).map(|kind| kind.name().to_owned()).collect())
+    Ok(kinds.iter().copied().filter(may).collect())
+}
+
+/// The kinds of jobs that a rule is about.
+fn kinds_of(rule: &Rule) -> Vec<Kind> {
+    match rule.kinds.is_empty() {
+        true => Kind::ALL.to_vec(),
+        false => rule.kinds.iter().filter_map(|kind| Kind::named(kind)).collect(),
+    }
+}
+
+fn is_about_some(rule: &Rule, kinds: &[Kind]) -> bool {
+    kinds_of(rule).iter().any(|kind| kinds.contains(kind))
+}
+
+/// Returns a kind of jobs without whose right the caller may not change a rule. Its owner may; others need `patch` on
+/// all kinds that it is about.
+async fn lacking(service: &Service, caller: &Caller, rule: &Rule) -> Result<Option<Kind>, Problem> {
+    if rule.owner == caller.user {
+        return Ok(None);
+    }
+    let about = kinds_of(rule);
+    let may = allowed(service, caller, "patch", &about, &rule.namespace).await?;
+    Ok(about.into_iter().find(|kind| !may.contains(kind)))
+}
+
+/// Refuses a caller who may not change a rule.
+async fn require_change(service: &Service, caller: &Caller, rule: &Rule) -> Result<(), Problem> {
+    match lacking(service, caller, rule).await? {
+        Some(kind) => Err(Problem::forbidden(&caller.user, "patch", kind.names(), &rule.namespace)),
+        None => Ok(()),
+    }
 }
 
 /// How the URL of a webhook is shown. Who knows it can often send to it as well.
@@ -194,10 +255,9 @@ enum Url {
     Masked,
 }
 
-/// Returns how the caller sees URLs: those who may change rules see them.
-async fn url_for(service: &Service, caller: &Caller, namespace: &str) -> Result<Url, Problem> {
-    let right = Right::on_jobs("patch", Kind::MpiJob, namespace);
-    Ok(if service.access.may(caller, right).await? { Url::Whole } else { Url::Masked })
+/// Returns how the caller sees the URL of a rule: those who may change the rule see it.
+async fn url_for(service: &Service, caller: &Caller, rule: &Rule) -> Result<Url, Problem> {
+    Ok(if lacking(service, caller, rule).await?.is_none() { Url::Whole } else { Url::Masked })
 }
 
 /// Masks a URL: its origin and its last letters are enough to tell one from another.
@@ -220,8 +280,7 @@ async fn uid_of(service: &Service, request: &PutNotificationRuleRequest) -> Resu
     if let Some(entry) = service.board.get(&(kind, namespace.clone(), job.clone())) {
         return Ok(entry.row.uid.clone());
     }
-    let known = notifications::rule(&service.kept.opened()?.store, namespace, &id(namespace, name)).await?;
-    if let Some(uid) = known.and_then(|rule| rule.job)
+    if let Some(uid) = known(service, namespace, name).await?.and_then(|rule| rule.job)
         && job_of(service, &uid).await? == Some((kind.name().to_owned(), job.clone()))
     {
         return Ok(uid);
@@ -254,14 +313,18 @@ fn key(text: &str) -> Result<Secret, Problem> {
     Secret::new(bytes).map_err(|_| wrong())
 }
 
-/// Deletes a rule.
+/// Deletes a rule. Administrators of the namespace may delete every rule.
 pub async fn delete_notification_rule(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: DeleteNotificationRuleRequest,
 ) -> Result<DeleteNotificationRuleResponse, Problem> {
     let DeleteNotificationRuleRequest { namespace, name } = &request;
     operation::about(RESOURCE, name, None);
+    let rule = known(&service, namespace, name).await?.ok_or_else(|| no_rule(namespace, name))?;
+    if !service.access.may(&caller, Right::to_administer(namespace)).await? {
+        require_change(&service, &caller, &rule).await?;
+    }
     let store = &service.kept.opened()?.store;
     match notifications::delete_rule(store, namespace, &id(namespace, name)).await? {
         true => Ok(DeleteNotificationRuleResponse { deleted: true }),
@@ -272,11 +335,13 @@ pub async fn delete_notification_rule(
 /// Sends a test delivery.
 pub async fn test_notification_rule(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: TestNotificationRuleRequest,
 ) -> Result<Delivery, Problem> {
     let TestNotificationRuleRequest { namespace, name } = &request;
     operation::about(RESOURCE, name, None);
+    let rule = known(&service, namespace, name).await?.ok_or_else(|| no_rule(namespace, name))?;
+    require_change(&service, &caller, &rule).await?;
     let store = &service.kept.opened()?.store;
     match notifications::enqueue_test(store, namespace, &id(namespace, name)).await? {
         Tested::Enqueued(delivery) => Ok(delivered(delivery)),
@@ -294,7 +359,7 @@ pub async fn test_notification_rule(
 /// Lists deliveries.
 pub async fn list_deliveries(
     service: Arc<Service>,
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     request: ListDeliveriesRequest,
 ) -> Result<ListDeliveriesResponse, Problem> {
     let ListDeliveriesRequest { namespace, state, limit, r#continue: after } = &request;
@@ -307,11 +372,28 @@ pub async fn list_deliveries(
         text => Some(text.parse().map_err(|_| not_a_page())?),
     };
     let store = &service.kept.opened()?.store;
-    let state = Some(state.as_str()).filter(|state| !state.is_empty());
-    let found = notifications::deliveries(store, namespace, state, after.as_ref(), limit).await?;
+    let filter = DeliveryFilter {
+        state: Some(state.clone()).filter(|state| !state.is_empty()),
+        visible: Some(visible(&service, &caller, namespace).await?),
+    };
+    let found = notifications::deliveries(store, namespace, &filter, after.as_ref(), limit).await?;
     let next = found.last().filter(|_| found.len() == limit as usize);
     let next = next.map(|last| last.cursor().to_string()).unwrap_or_default();
     Ok(ListDeliveriesResponse { deliveries: found.into_iter().map(delivered).collect(), r#continue: next })
+}
+
+/// Returns which deliveries of a namespace the caller may see: those about jobs of the kinds that it may list, those
+/// about quotas if it may list quotas, and tests of the rules that it may see.
+async fn visible(service: &Service, caller: &Caller, namespace: &str) -> Result<VisibleDeliveries, Problem> {
+    let listed = allowed(service, caller, "list", &Kind::ALL, namespace).await?;
+    let rules = notifications::rules(&service.kept.opened()?.store, namespace).await?;
+    let seen = rules.into_iter().filter(|rule| is_about_some(rule, &listed));
+    let tests_of = seen.map(|rule| rule.id).collect();
+    let mut kinds: Vec<String> = listed.iter().map(|kind| kind.name().to_owned()).collect();
+    if service.access.may(caller, Right::on("list", "resourcequotas", namespace)).await? {
+        kinds.push(QUOTA.to_owned());
+    }
+    Ok(VisibleDeliveries { kinds, tests_of })
 }
 
 fn delivered(delivery: notifications::Delivery) -> Delivery {

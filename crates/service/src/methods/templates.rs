@@ -138,7 +138,7 @@ pub async fn manifest(caller: &Caller, namespace: &str, from: &FromTemplate) -> 
 
 /// Where templates are looked for, the first first.
 fn places(namespace: &str) -> Vec<&str> {
-    if namespace == SHARED { vec![namespace] } else { vec![namespace, SHARED] }
+    template::place_of(namespace, "").0
 }
 
 /// Reads the number of a version; 0 is the newest.
@@ -192,6 +192,7 @@ fn message(template: template::Template) -> Template {
     };
     Template {
         shared: template.namespace == SHARED,
+        hides_shared: template.hides_shared,
         name: template.name,
         namespace: template.namespace,
         version: count(template.version),

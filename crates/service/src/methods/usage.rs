@@ -1,16 +1,16 @@
 //! What jobs used, summed over a period.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use history::namespaces::Tenant;
 use history::usage::{self, Group, Key, Period, Used, write_csv};
 use jiff::{SignedDuration, Timestamp};
 use jobs::Kind;
 use jobs::prices::{Found, Money, Prices};
 
 use super::cost;
-use super::tenant;
-use crate::access::Right;
+use super::visible::Visible;
 use crate::contract::{Answer, ListUsageRequest, ListUsageResponse, Usage, UsedAmount};
 use crate::filter::moment;
 use crate::identity::Caller;
@@ -54,7 +54,8 @@ pub async fn list_usage(
     if from > until {
         return Err(Problem::invalid("since", "is after until", "begin the period before its end"));
     }
-    let mut group = Group { namespace: true, user: !request.user.is_empty(), job: false };
+    let user = !request.user.is_empty();
+    let mut group = Group { namespace: true, user, ..Group::default() };
     for by in &request.by {
         match by.as_str() {
             "user" => group.user = true,
@@ -68,18 +69,8 @@ pub async fn list_usage(
         _ => return Err(Problem::invalid("format", "is not a format", "use json or csv")),
     };
     let namespace = Some(request.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    if let Some(namespace) = namespace {
-        let right = Right::on_jobs("list", Kind::MpiJob, namespace);
-        service.access.require(&caller, right, Kind::MpiJob.names()).await?;
-    }
-    let store = &service.kept.opened()?.store;
     let period = Period { from, until };
-    let tenant = tenant::of(&service, &caller, "list", &[Kind::MpiJob]).await?;
-    let mut sums = usage::usage(store, period, group, (namespace, tenant), now).await?;
-    if namespace.is_none() {
-        let visible = visible(&service, &caller, sums.keys()).await?;
-        sums.retain(|key, _| key.namespace.as_ref().is_some_and(|namespace| visible.contains(namespace)));
-    }
+    let mut sums = visible_sums(&service, &caller, namespace, (period, group, now)).await?;
     if !request.user.is_empty() {
         sums.retain(|key, _| key.user.as_ref() == Some(&request.user));
     }
@@ -104,20 +95,49 @@ pub async fn list_usage(
     }))
 }
 
-/// Returns those namespaces in which the caller may list MPIJobs.
-async fn visible(
+/// Returns the sums of the jobs that the caller may list. What an earlier namespace of a name used counts for kinds
+/// that the caller may list everywhere.
+///
+/// # Errors
+/// 403 if the caller may list no kind of jobs in the namespace, or the store's problem.
+async fn visible_sums(
     service: &Service,
     caller: &Caller,
-    keys: impl Iterator<Item = &Key>,
-) -> Result<BTreeSet<String>, Problem> {
-    let namespaces: BTreeSet<String> = keys.filter_map(|key| key.namespace.clone()).collect();
-    let on = |namespace: &str| Right::on_jobs("list", Kind::MpiJob, namespace);
-    if service.access.may(caller, on("")).await? {
-        return Ok(namespaces);
+    namespace: Option<&str>,
+    (period, group, now): (Period, Group, Timestamp),
+) -> Result<BTreeMap<Key, Used>, Problem> {
+    if let Some(namespace) = namespace {
+        Visible::within(service, caller, namespace, &Kind::ALL).await?;
     }
-    let asked = namespaces.iter().map(|namespace| on(namespace)).collect();
-    let allowed = service.access.among(caller, asked).await?;
-    Ok(allowed.into_iter().map(|right| right.namespace).collect())
+    service.tenants.require_known()?;
+    let store = &service.kept.opened()?.store;
+    let everywhere = Visible::among(service, caller, &Kind::ALL, BTreeSet::new()).await?;
+    let (everywhere, elsewhere): (Vec<Kind>, Vec<Kind>) =
+        Kind::ALL.into_iter().partition(|kind| everywhere.shows(*kind, ""));
+    let mut by_kind: BTreeMap<Key, Used> = BTreeMap::new();
+    for (tenant, kinds) in [(Tenant::Any, everywhere), (Tenant::Present, elsewhere)] {
+        if kinds.is_empty() {
+            continue;
+        }
+        let group = Group { kind: true, ..group };
+        let mut found = usage::usage(store, period, group, (namespace, tenant), now).await?;
+        found.retain(|key, _| place(key).is_some_and(|(kind, _)| kinds.contains(&kind)));
+        by_kind.extend(found);
+    }
+    let places = by_kind.keys().filter_map(place).collect();
+    let visible = Visible::among(service, caller, &Kind::ALL, places).await?;
+    let mut sums: BTreeMap<Key, Used> = BTreeMap::new();
+    for (key, used) in by_kind {
+        if place(&key).is_some_and(|(kind, namespace)| visible.shows(kind, &namespace)) {
+            sums.entry(Key { kind: None, ..key }).or_default().merge(used);
+        }
+    }
+    Ok(sums)
+}
+
+/// The kind and the namespace of the jobs of a sum.
+fn place(key: &Key) -> Option<(Kind, String)> {
+    Some((Kind::named(key.kind.as_ref()?)?, key.namespace.clone()?))
 }
 
 /// Returns what sums cost together; `None` if nothing of them has a price.

@@ -1,4 +1,4 @@
-//! What a caller may see of the board: the namespaces, kind by kind, in which the caller may list jobs.
+//! What a caller may see: the namespaces, kind by kind, in which the caller may list jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,25 +26,50 @@ impl Visible {
     /// # Errors
     /// 403 if the filter names a namespace and the caller may list none of its kinds there.
     pub async fn of(service: &Service, caller: &Caller, filter: &Filter) -> Result<Self, Problem> {
-        let on = |kind: Kind, namespace: &str| Right::on_jobs("list", kind, namespace);
         if !filter.namespace.is_empty() {
-            let asked = filter.kinds.iter().map(|kind| on(*kind, &filter.namespace)).collect();
-            let allowed = service.access.among(caller, asked).await?;
-            if allowed.is_empty() {
-                let kind = filter.kinds.first().copied().unwrap_or_default();
-                return Err(Problem::forbidden(&caller.user, "list", kind.names(), &filter.namespace));
-            }
-            let place = BTreeSet::from([filter.namespace.clone()]);
-            let places = kinds_of(&allowed, &filter.kinds).map(|kind| (kind, place.clone())).collect();
-            return Ok(Self { everywhere: BTreeSet::new(), places });
+            return Self::within(service, caller, &filter.namespace, &filter.kinds).await;
         }
-        let asked = filter.kinds.iter().map(|kind| on(*kind, "")).collect();
+        let places = service.board.namespaces().into_iter();
+        let places = places.filter(|(kind, _)| filter.kinds.contains(kind)).collect();
+        Self::among(service, caller, &filter.kinds, places).await
+    }
+
+    /// Asks which of some kinds of jobs the caller may list in a namespace.
+    ///
+    /// # Errors
+    /// 403 if the caller may list none of them there.
+    pub async fn within(
+        service: &Service,
+        caller: &Caller,
+        namespace: &str,
+        kinds: &[Kind],
+    ) -> Result<Self, Problem> {
+        let asked = kinds.iter().map(|kind| Right::on_jobs("list", *kind, namespace)).collect();
         let allowed = service.access.among(caller, asked).await?;
-        let everywhere: BTreeSet<Kind> = kinds_of(&allowed, &filter.kinds).collect();
-        let elsewhere = service.board.namespaces().into_iter();
-        let elsewhere =
-            elsewhere.filter(|(kind, _)| filter.kinds.contains(kind) && !everywhere.contains(kind));
-        let asked = elsewhere.map(|(kind, namespace)| on(kind, &namespace)).collect();
+        if allowed.is_empty() {
+            let kind = kinds.first().copied().unwrap_or_default();
+            return Err(Problem::forbidden(&caller.user, "list", kind.names(), namespace));
+        }
+        let place = BTreeSet::from([namespace.to_owned()]);
+        let places = kinds_of(&allowed, kinds).map(|kind| (kind, place.clone())).collect();
+        Ok(Self { everywhere: BTreeSet::new(), places })
+    }
+
+    /// Asks which of some kinds of jobs the caller may list everywhere, and in which of some places the others.
+    ///
+    /// # Errors
+    /// 503 if the cluster does not answer.
+    pub async fn among(
+        service: &Service,
+        caller: &Caller,
+        kinds: &[Kind],
+        places: BTreeSet<(Kind, String)>,
+    ) -> Result<Self, Problem> {
+        let asked = kinds.iter().map(|kind| Right::on_jobs("list", *kind, "")).collect();
+        let allowed = service.access.among(caller, asked).await?;
+        let everywhere: BTreeSet<Kind> = kinds_of(&allowed, kinds).collect();
+        let elsewhere = places.iter().filter(|(kind, _)| !everywhere.contains(kind));
+        let asked = elsewhere.map(|(kind, namespace)| Right::on_jobs("list", *kind, namespace)).collect();
         let allowed = service.access.among(caller, asked).await?;
         let mut places: BTreeMap<Kind, BTreeSet<String>> = BTreeMap::new();
         for right in allowed {
@@ -54,7 +79,7 @@ impl Visible {
         Ok(Self { everywhere, places })
     }
 
-    /// Whether jobs of this kind and namespace are visible.
+    /// Whether jobs of this kind and namespace are visible; without a namespace, those of all namespaces.
     pub fn shows(&self, kind: Kind, namespace: &str) -> bool {
         self.everywhere.contains(&kind)
             || self.places.get(&kind).is_some_and(|places| places.contains(namespace))

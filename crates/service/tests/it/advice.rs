@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use history::jobs::{Observation, State};
+use history::peaks;
 use serde_json::{Value, json};
 use service::Settings;
 use service::contract::ListAdviceRequest;
 
 use crate::keeping::until;
-use crate::stage::{ADMIN, JANE, JOE, Stage, TEAM, VERA, call, job};
+use crate::stage::{ADMIN, JANE, JOE, NOBODYS, Reply, Stage, TEAM, VERA, call, job};
 
 const ADVICE: &str = "/api/v1/advice";
 const CREATE: &str = "/api/v1/namespaces/team-cv/jobs?dryRun=true";
@@ -99,6 +101,49 @@ async fn advice_is_about_programs_that_the_caller_may_see() {
     assert_eq!(programs(ADVICE, ADMIN).await, (200, Some(1)));
     assert_eq!(programs(ADVICE, JOE).await, (200, Some(0)));
     assert_eq!(programs(&format!("{ADVICE}?namespace={TEAM}"), JOE).await, (403, None));
+}
+
+#[tokio::test]
+async fn advice_about_another_kind_is_for_those_who_may_list_that_kind() {
+    let stage = Stage::new().await;
+    let rights = json!({ "apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["list"] });
+    stage.create_role("pytorch", rights).await;
+    stage.allow(TEAM, "joe", "pytorch").await;
+    let store = history::Store::open(stage.keep.database.clone()).await.unwrap();
+    let now = jiff::Timestamp::now();
+    let run = Observation {
+        uid: "uid-of-net".to_owned(),
+        kind: "PyTorchJob".to_owned(),
+        namespace: TEAM.to_owned(),
+        name: "net".to_owned(),
+        owner: None,
+        created: now,
+        started: Some(now),
+        finished: Some(now),
+        version: 1,
+        at: now,
+        state: State { phase: "Succeeded".to_owned(), ..State::default() },
+        shown: "Succeeded".to_owned(),
+        spec: None,
+    };
+    history::jobs::record(&store, &[run]).await.unwrap();
+    let used = peaks::Report {
+        uid: "uid-of-net".to_owned(),
+        role: "worker".to_owned(),
+        source: "one".to_owned(),
+        program: "train".to_owned(),
+        image: "train:1".to_owned(),
+        measured: peaks::Measured { samples: 1, memory_bytes: 1 << 30, ..peaks::Measured::default() },
+        requested: peaks::Requested::default(),
+    };
+    peaks::record(&store, &[used]).await.unwrap();
+    for path in [ADVICE.to_owned(), format!("{ADVICE}?namespace={TEAM}")] {
+        let shows_it = |reply: &Reply| reply.json()["programs"][0]["kind"] == "PyTorchJob";
+        until(&stage, &path, JOE, shows_it).await;
+        let others = stage.get(&path, JANE).await;
+        assert_eq!((others.status, &others.json()["programs"]), (200, &json!([])), "{path}");
+    }
+    assert_eq!(stage.get(&format!("{ADVICE}?namespace={NOBODYS}"), JOE).await.status, 403);
 }
 
 #[tokio::test]

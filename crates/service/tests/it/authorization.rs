@@ -85,6 +85,8 @@ const ROWS: &[(&str, Needs, Call)] = &[
     row!("ListNamespaces", list_namespaces, Needs::Nothing),
     row!("GetOverview", get_overview, Needs::View),
     row!("CheckCapacity", check_capacity, Needs::Administer),
+    row!("ListGpus", list_gpus, Needs::Edit),
+    row!("ListChoices", list_choices, Needs::Edit),
     row!("CreateSignIn", create_sign_in, Needs::Nothing),
     row!("GetIdentity", get_identity, Needs::Nothing),
 ];

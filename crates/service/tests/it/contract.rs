@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use regex::Regex;
+use serde_json::{Value, json};
 use service::METHODS;
 use service::contract::{self, DOCS, FIELDS, OPENAPI};
 
@@ -174,4 +176,46 @@ async fn reflection_answers_clients_of_its_first_version() {
     let reply = replies.into_inner().message().await.unwrap().unwrap().message_response.unwrap();
     let MessageResponse::ListServicesResponse(services) = reply else { panic!("{reply:?}") };
     assert!(services.service.iter().any(|service| service.name == "training.v1.Training"));
+}
+
+/// What the schema of a field says of a value.
+fn fits(schema: &Value, value: &Value) -> bool {
+    let pattern = schema["pattern"].as_str().map(|pattern| Regex::new(pattern).unwrap());
+    let matches = value.as_str().zip(pattern).is_none_or(|(text, pattern)| pattern.is_match(text));
+    let is_enough =
+        value.as_i64().zip(schema["minimum"].as_i64()).is_none_or(|(number, least)| number >= least);
+    matches && is_enough
+}
+
+#[tokio::test]
+async fn patterns_and_least_numbers_of_the_schema_are_what_the_service_accepts() {
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    let fields = &document["components"]["schemas"]["JobSpec"]["properties"];
+    let stage = Stage::new().await;
+    let table = [
+        (
+            "name",
+            json!("a-1"),
+            [json!("A"), json!("1a"), json!("a.b"), json!("a-"), json!("a".repeat(64))].to_vec(),
+        ),
+        ("workers", json!(1), [json!(0), json!(-1)].to_vec()),
+        ("slots", json!(1), [json!(0)].to_vec()),
+        ("gpus", json!(0), [json!(-1)].to_vec()),
+        ("cpu", json!("500m"), [json!("half"), json!("-1"), json!("1 core")].to_vec()),
+        ("memory", json!("1.5Gi"), [json!("1GB"), json!("much"), json!("1e")].to_vec()),
+        ("deadlineSeconds", json!(60), [json!(-1)].to_vec()),
+        ("retries", json!(0), [json!(-1)].to_vec()),
+    ];
+    for (field, good, bad) in table {
+        for (value, is_good) in std::iter::once((&good, true)).chain(bad.iter().map(|value| (value, false))) {
+            let mut spec = json!({ "name": "a", "workers": 2, "image": "quay.io/team-cv/resnet:1.0",
+                "command": ["python", "/train.py"], "cpu": "1", "memory": "1Gi" });
+            spec[field] = value.clone();
+            let body = Some(json!({ "spec": spec }));
+            let checked =
+                stage.rest("POST", "/api/v1/namespaces/team-cv/jobs?dryRun=true", ADMIN, body).await;
+            assert_eq!(checked.status == 200, is_good, "{field}={value}: {}", checked.text);
+            assert_eq!(fits(&fields[field], value), is_good, "{field}={value}: {}", fields[field]);
+        }
+    }
 }

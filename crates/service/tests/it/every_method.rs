@@ -117,6 +117,7 @@ const OVER_GRPC: &[(&str, Call)] = &[
     unary!("GetIdentity", get_identity),
     unary!("CheckCapacity", check_capacity),
     unary!("ListGpus", list_gpus),
+    unary!("ListChoices", list_choices),
     unary!("ListArtifacts", list_artifacts),
     stream!("ReadArtifact", read_artifact),
     unary!("StartReader", start_reader),
@@ -307,7 +308,13 @@ async fn looks_around(person: &mut Person) {
     let gpus = person
         .until("ListGpus", json!({ "namespace": NAMESPACE }), |gpus| gpus["unknown"] == json!([]))
         .await;
-    assert_eq!((&gpus["cluster"]["sums"], &gpus["queues"]["queues"]), (&json!([]), &json!([])), "{gpus}");
+    assert!(gpus["cluster"]["sums"].is_array() && gpus["queues"]["queues"] == json!([]), "{gpus}");
+    let choices = person
+        .until("ListChoices", json!({ "namespace": NAMESPACE }), |choices| choices["unknown"] == json!([]))
+        .await;
+    assert!(field(&choices["claims"]["claims"], "name").contains(&"results"), "{choices}");
+    let images = choices["images"]["images"].as_array().unwrap();
+    assert!(images.contains(&json!(EXAMPLES_IMAGE)), "{choices}");
     assert!(person.ask("CreateSignIn", json!({ "next": "/" })).await["path"].as_str().unwrap().len() > 20);
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{METRICS, points, with_pattern};
 use crate::place::{Place, on_each, on_sqlite};
-use crate::stage::{ADMIN, JANE, JOE, OTHER_TEAM, PATIENCE, Reply, Stage, TEAM, VERA, set_prices};
+use crate::stage::{ADMIN, JANE, JOE, NOBODYS, OTHER_TEAM, PATIENCE, Reply, Stage, TEAM, VERA, set_prices};
 
 const HISTORY: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/history";
 
@@ -201,6 +201,43 @@ fn usage_is_exact_to_the_second_and_cut_to_what_the_caller_may_see() {
     });
 }
 
+#[test]
+fn usage_is_that_of_the_kinds_that_the_caller_may_list() {
+    on_each(async |place| {
+        let mut stage = Stage::on(place).await;
+        let rights =
+            json!({ "apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["list"] });
+        stage.create_role("pytorch", rights).await;
+        stage.allow(TEAM, "joe", "pytorch").await;
+        stage.define_pytorchjob().await;
+        // It looks for kinds when it starts.
+        stage.restart().await;
+        stage.job(TEAM, "a").await;
+        stage.pod(TEAM, "a", "worker", "a-worker-0").await;
+        let jobs: Api<DynamicObject> = ::jobs::Kind::PyTorchJob.api(&stage.admin, TEAM);
+        let job = json!({ "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": { "name": "net" },
+            "spec": { "pytorchReplicaSpecs": { "Worker": { "replicas": 1 } } } });
+        jobs.create(&Default::default(), &serde_json::from_value(job).unwrap()).await.unwrap();
+        stage.until_shown(TEAM, "net", |_| true).await;
+        let labels = json!({ api::LABEL_JOB_NAME: "net", api::LABEL_OPERATOR_NAME: "pytorchjob-controller" });
+        stage.labelled_pod(TEAM, "net-worker-0", labels).await;
+        for pod in ["a-worker-0", "net-worker-0"] {
+            pod_status(&stage, pod, json!({ "startTime": "2026-01-01T00:00:05Z" })).await;
+        }
+        let names = |reply: &Reply| -> Vec<String> {
+            let rows = reply.json()["usage"].as_array().cloned().unwrap_or_default();
+            rows.iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect()
+        };
+        for path in [USAGE.to_owned(), format!("{USAGE}&namespace={TEAM}")] {
+            until(&stage, &path, ADMIN, |reply| names(reply) == ["a", "net"]).await;
+            for (token, job) in [(JANE, "a"), (VERA, "a"), (JOE, "net")] {
+                until(&stage, &path, token, |reply| names(reply) == [job]).await;
+            }
+        }
+        assert_eq!(stage.get(&format!("{USAGE}&namespace={NOBODYS}"), JOE).await.status, 403);
+    });
+}
+
 const LOGS: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/logs";
 
 fn lines(reply: &Reply) -> Vec<String> {
@@ -323,7 +360,7 @@ fn a_store_that_is_away_refuses_changes_and_lets_reads_go_on() {
         assert_eq!(stage.get("/api/v1/jobs", JANE).await.status, 200);
         assert_eq!(stage.get(HISTORY, JANE).await.status, 200, "a reader waits for no writer");
         // What succeeds meanwhile, such as a read, is heard of too.
-        let told = "ok\nstore: the store is locked by another writer\n";
+        let told = "ok\nstore: unavailable\n";
         let ready = until(&stage, "/readyz", "", |reply| reply.text == told).await;
         assert_eq!(ready.status, 200);
         run(&mut other, "ROLLBACK").await;
@@ -347,6 +384,19 @@ async fn until_created(stage: &Stage, create: impl AsyncFn(&Stage) -> Reply) -> 
 }
 
 #[test]
+fn the_metrics_have_how_full_the_disk_and_a_bounded_store_are() {
+    on_sqlite(async |place| {
+        let mut stage = Stage::on(place).await;
+        stage.keep.database.max_bytes = Some(64 << 20);
+        stage.restart().await;
+        let has = |reply: &Reply, of: &str| {
+            reply.text.contains(&format!("training_service_store_used_ratio{{of=\"{of}\"}} 0."))
+        };
+        until(&stage, "/metrics", ADMIN, |reply| has(reply, "disk") && has(reply, "size")).await;
+    });
+}
+
+#[test]
 fn a_service_starts_without_its_store_and_says_so() {
     on_sqlite(async |place| {
         let mut stage = Stage::on(place).await;
@@ -362,7 +412,7 @@ fn a_service_starts_without_its_store_and_says_so() {
             let refused = stage.rest(verb, path, JANE, None).await;
             assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("StoreUnavailable")));
         }
-        assert_eq!(stage.get("/readyz", "").await.text, "ok\nstore: the store cannot be reached\n");
+        assert_eq!(stage.get("/readyz", "").await.text, "ok\nstore: unavailable\n");
         stage.keep.database.location = there;
         stage.restart().await;
         assert_eq!(stage.get("/readyz", "").await.text, "ok\n");
@@ -386,7 +436,7 @@ fn output_is_archived_and_read_while_the_bucket_is_away_and_readiness_says_so() 
             ..service::Bucket::default()
         });
         stage.restart().await;
-        let away = "ok\nstore: the object storage for logs does not answer, or not in time\n";
+        let away = "ok\nstore: logs cannot be packed\n";
         until(&stage, "/readyz", "", |reply| reply.text == away).await;
         stage.until_archived("a", 3).await;
         delete(&stage, "a").await;

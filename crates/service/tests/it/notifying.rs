@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::keeping::until;
 use crate::place::{Place, on_each};
-use crate::stage::{JANE, JOE, Reply, Stage, TEAM, VERA};
+use crate::stage::{ADMIN, JANE, JOE, Reply, Stage, TEAM, VERA};
 
 const RULES: &str = "/api/v1/namespaces/team-cv/notifications";
 const DELIVERIES: &str = "/api/v1/namespaces/team-cv/deliveries";
@@ -232,14 +232,93 @@ fn a_rule_ends_with_the_rights_of_its_owner() {
     });
 }
 
+/// Lets people change PyTorchJobs of the team.
+async fn may_change_pytorchjobs(stage: &Stage, people: &[&str]) {
+    let verbs = ["get", "list", "patch"];
+    let rights = json!({ "apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": verbs });
+    stage.create_role("pytorch", rights).await;
+    for person in people {
+        stage.allow(TEAM, person, "pytorch").await;
+    }
+}
+
+#[test]
+fn a_rule_about_other_kinds_is_changed_by_its_owner_and_removed_by_an_administrator() {
+    on_each(async |place| {
+        let stage = stage_for_loopback(place).await;
+        let (url, _) = receiver().await;
+        may_change_pytorchjobs(&stage, &["joe", "vera"]).await;
+        stage.allow(TEAM, "vera", "system:aggregate-to-admin").await;
+        let (mpi, pt) = (format!("{RULES}/mpi"), format!("{RULES}/pt"));
+        let put = stage.rest("PUT", &mpi, JANE, Some(json!({ "url": url }))).await;
+        assert_eq!((put.status, &put.json()["kinds"]), (200, &json!(["MPIJob"])), "{}", put.text);
+        let silent = || Some(json!({ "url": url, "kind": "pytorchjob", "disabled": true }));
+        let refused = async |verb: &str, path: &str, token: &str, body: Option<Value>, message: &str| {
+            let reply = stage.rest(verb, path, token, body).await;
+            assert_eq!((reply.status, &reply.json()["message"]), (403, &json!(message)), "{verb} {path}");
+        };
+        let of_joe = "User 'joe' lacks 'patch' permission for MPIJobs in namespace 'team-cv'";
+        refused("PUT", &mpi, JOE, silent(), of_joe).await;
+        refused("DELETE", &mpi, JOE, None, of_joe).await;
+        refused("POST", &format!("{mpi}/test"), JOE, None, of_joe).await;
+        assert_eq!(stage.get(&mpi, JANE).await.json()["enabled"], true);
+        assert_eq!(stage.rest("PUT", &pt, JOE, silent()).await.status, 200);
+        let of_jane = "User 'jane' lacks 'patch' permission for PyTorchJobs in namespace 'team-cv'";
+        refused("DELETE", &pt, JANE, None, of_jane).await;
+        assert_eq!(stage.rest("POST", &format!("{pt}/test"), JOE, None).await.status, 200);
+        assert_eq!(stage.rest("DELETE", &pt, JOE, None).await.json()["deleted"], true);
+        // Vera views MPIJobs, and decides who may do what in the namespace.
+        let of_vera = "User 'vera' lacks 'patch' permission for MPIJobs in namespace 'team-cv'";
+        refused("PUT", &mpi, VERA, silent(), of_vera).await;
+        assert_eq!(stage.rest("DELETE", &mpi, VERA, None).await.json()["deleted"], true);
+    });
+}
+
+#[test]
+fn rules_and_deliveries_are_those_about_kinds_that_the_caller_may_list() {
+    on_each(async |place| {
+        let stage = stage_for_loopback(place).await;
+        let (url, _) = receiver().await;
+        may_change_pytorchjobs(&stage, &["joe"]).await;
+        for (name, kind, token) in
+            [("all", "mpijob", ADMIN), ("mpi", "mpijob", JANE), ("pt", "pytorchjob", JOE)]
+        {
+            let rule = Some(json!({ "url": url, "kind": kind }));
+            let put = stage.rest("PUT", &format!("{RULES}/{name}"), token, rule).await;
+            assert_eq!(put.status, 200, "{}", put.text);
+        }
+        let rules = async |token: &str| -> Vec<(String, bool)> {
+            let rules = stage.get(RULES, token).await.json()["rules"].as_array().cloned().unwrap_or_default();
+            let text = |rule: &Value, field: &str| rule[field].as_str().unwrap().to_owned();
+            rules.iter().map(|rule| (text(rule, "name"), text(rule, "url") == url)).collect()
+        };
+        let expected = |rules: &[(&str, bool)]| -> Vec<(String, bool)> {
+            rules.iter().map(|(name, is_whole)| ((*name).to_owned(), *is_whole)).collect()
+        };
+        assert_eq!(rules(ADMIN).await, expected(&[("all", true), ("mpi", true), ("pt", true)]));
+        assert_eq!(rules(JANE).await, expected(&[("all", false), ("mpi", true)]), "with its own URL only");
+        assert_eq!(rules(JOE).await, expected(&[("all", false), ("pt", true)]), "with its own URL only");
+        assert_eq!(stage.get(&format!("{RULES}/mpi"), JOE).await.status, 403);
+        stage.job(TEAM, "a").await;
+        assert_eq!(stage.rest("POST", &format!("{RULES}/pt/test"), JOE, None).await.status, 200);
+        for (token, rules) in [(ADMIN, "all mpi pt"), (JANE, "all mpi"), (JOE, "pt")] {
+            until(&stage, DELIVERIES, token, |reply| {
+                let mut found = delivered(reply);
+                found.sort();
+                let names: Vec<&str> = found.iter().map(|(rule, _)| rule.as_str()).collect();
+                names.join(" ") == rules && found.iter().all(|(_, state)| state == "delivered")
+            })
+            .await;
+        }
+    });
+}
+
 #[test]
 fn a_rule_is_only_about_kinds_that_its_owner_may_list() {
     on_each(async |place| {
         let stage = stage_for_loopback(place).await;
         let (url, received) = receiver().await;
-        let rights = json!({ "apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["get", "list", "patch"] });
-        stage.create_role("pytorch", rights).await;
-        stage.allow(TEAM, "joe", "pytorch").await;
+        may_change_pytorchjobs(&stage, &["joe"]).await;
         let rule = |kind: &str| Some(json!({ "url": url, "kind": kind }));
         assert_eq!(stage.rest("PUT", &format!("{RULES}/pt"), JOE, rule("mpijob")).await.status, 403);
         let put = stage.rest("PUT", &format!("{RULES}/pt"), JOE, rule("pytorchjob")).await;

@@ -10,7 +10,7 @@ const OVERVIEW: &str = "/api/v1/overview";
 const CAPACITY: &str = "/api/v1/capacity";
 
 /// Creates a node with GPUs.
-async fn node(stage: &Stage, name: &str, gpus: &str) {
+pub async fn node(stage: &Stage, name: &str, gpus: &str) {
     let nodes: Api<Node> = Api::all(stage.admin.clone());
     let node = json!({ "metadata": { "name": name, "labels": { "nvidia.com/gpu.product": "H100" } } });
     nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
@@ -33,7 +33,7 @@ pub async fn quota(stage: &Stage, namespace: &str, used: usize) {
 }
 
 /// Creates a pod that holds GPUs of a node.
-async fn holder(stage: &Stage, node: &str, gpus: &str) {
+pub async fn holder(stage: &Stage, node: &str, gpus: &str) {
     let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), OTHER_TEAM);
     let limits = json!({ "nvidia.com/gpu": gpus });
     let pod = json!({ "metadata": { "name": "holder" }, "spec": { "nodeName": node, "containers": [

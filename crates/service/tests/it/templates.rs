@@ -97,4 +97,19 @@ async fn shared_templates_are_found_by_who_may_read_them() {
         json!({ "template": { "name": "common", "jobName": "run", "parameters": { "memory": "16Gi" } } });
     let made = stage.rest("POST", JOBS, JANE, Some(from)).await;
     assert_eq!((made.status, made.json()["job"]["namespace"].clone()), (200, json!(TEAM)), "{}", made.text);
+
+    let own = format!("{TEMPLATES}/common");
+    let saved = stage.rest("PUT", &own, JANE, Some(body(3))).await;
+    assert_eq!((saved.status, &saved.json()["hidesShared"]), (200, &json!(true)), "{}", saved.text);
+    assert_eq!(stage.get(&own, JANE).await.json()["hidesShared"], true);
+    let found = stage.get(TEMPLATES, JANE).await.json();
+    let marks = |at: usize| {
+        let template = &found["templates"][at];
+        ["shared", "hidesShared"].map(|field| template[field] == true)
+    };
+    assert_eq!([marks(0), marks(1)], [[true, false], [false, true]], "{found}");
+    let from = json!({ "template": { "name": "common", "namespace": SHARED, "jobName": "shared-run",
+        "parameters": { "memory": "16Gi" } } });
+    let made = stage.rest("POST", JOBS, JANE, Some(from)).await.json();
+    assert_eq!(made["job"]["workers"]["of"], 2, "the shared one, by its namespace: {made}");
 }

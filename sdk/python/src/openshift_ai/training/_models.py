@@ -604,6 +604,32 @@ class CheckCapacityResponse(Message):
     """How many such Workers fit on the nodes now, if the caller may read them and their pods."""
 
 
+class ClaimChoice(Message):
+    """A PersistentVolumeClaim."""
+
+    access_modes: list[str] = []
+    """How it can be mounted: ReadWriteOnce by the pods of one node, ReadWriteMany by those of many."""
+
+    name: str = ""
+    """The name."""
+
+    phase: str = ""
+    """Its phase."""
+
+    size: str = ""
+    """Its size; what it requests if it is not bound yet."""
+
+
+class ClaimChoices(Message):
+    """Volume claims."""
+
+    claims: list[ClaimChoice] = []
+    """The claims."""
+
+    more: bool = False
+    """Whether there are others."""
+
+
 class CloneJobResponse(Message):
     """The copy."""
 
@@ -612,6 +638,29 @@ class CloneJobResponse(Message):
 
     manifest: str = ""
     """Its manifest, YAML."""
+
+
+class GpuSum(Message):
+    """GPUs of one resource and model."""
+
+    free: int = 0
+    """Those on usable nodes that no pod holds. They may be on different nodes."""
+
+    gpus: int = 0
+    """Those of all nodes."""
+
+    model: str = ""
+    """The model; the name of the resource if no label of the nodes says it."""
+
+    resource: str = ""
+    """The resource."""
+
+
+class ClusterGpus(Message):
+    """The GPUs of a cluster."""
+
+    sums: list[GpuSum] = []
+    """The sums, by resource and model; empty if no node has GPUs."""
 
 
 class Compared(Message):
@@ -660,6 +709,16 @@ class Condition(Message):
 
     type: str = ""
     """For example `Running`, `Failed`, `Stalled`."""
+
+
+class ConfigMapChoices(Message):
+    """ConfigMaps."""
+
+    more: bool = False
+    """Whether there are others."""
+
+    names: list[str] = []
+    """The names."""
 
 
 class RequestAdvice(Message):
@@ -945,6 +1004,88 @@ class GpuNode(Message):
     """Those that pods hold, if the caller may see all pods."""
 
 
+class HardwareResource(Message):
+    """A resource of a hardware profile. The amounts are Kubernetes quantities."""
+
+    initial: str = ""
+    """The amount to begin with."""
+
+    maximum: str = ""
+    """The most; empty if there is no limit."""
+
+    minimum: str = ""
+    """The least."""
+
+    resource: str = ""
+    """The resource."""
+
+    title: str = ""
+    """Its name for people."""
+
+    type: str = ""
+    """What kind of resource it is; empty for others."""
+
+
+class JobToleration(Message):
+    """A taint that is tolerated."""
+
+    effect: str = ""
+    """The taint's effect; every effect if not given."""
+
+    key: str = ""
+    """The taint's key; every key if not given."""
+
+    operator: str = ""
+    """Whether the value matters; `Exists` if not given."""
+
+    toleration_seconds: int | None = None
+    """How long a taint that evicts is tolerated, in seconds."""
+
+    value: str = ""
+    """The taint's value."""
+
+
+class HardwareProfileChoice(Message):
+    """A HardwareProfile (infrastructure.opendatahub.io)."""
+
+    description: str = ""
+    """What it is for."""
+
+    name: str = ""
+    """The name."""
+
+    namespace: str = ""
+    """Its namespace."""
+
+    node_selector: dict[str, str] = {}
+    """Labels that nodes must have."""
+
+    queue: str = ""
+    """The LocalQueue of jobs with this profile."""
+
+    resources: list[HardwareResource] = []
+    """The resources of each pod."""
+
+    title: str = ""
+    """The name for people; the name if it has none."""
+
+    tolerations: list[JobToleration] = []
+    """Taints that are tolerated."""
+
+    workload_priority_class: str = ""
+    """The WorkloadPriorityClass of jobs with this profile."""
+
+
+class HardwareProfileChoices(Message):
+    """Hardware profiles."""
+
+    more: bool = False
+    """Whether there are others."""
+
+    profiles: list[HardwareProfileChoice] = []
+    """The profiles."""
+
+
 class Permission(Message):
     """Whether the caller may do something."""
 
@@ -972,6 +1113,13 @@ class Identity(Message):
 
     user: str = ""
     """The user name."""
+
+
+class ImageChoices(Message):
+    """Images used before."""
+
+    images: list[str] = []
+    """The images of the Workers of the newest jobs, each once, the newest first; at most 20."""
 
 
 class JobAttempt(Message):
@@ -1408,25 +1556,6 @@ class JobVolume(Message):
     """The folder in the claim's volume; its root if not given."""
 
 
-class JobToleration(Message):
-    """A taint that is tolerated."""
-
-    effect: str = ""
-    """The taint's effect; every effect if not given."""
-
-    key: str = ""
-    """The taint's key; every key if not given."""
-
-    operator: str = ""
-    """Whether the value matters; `Exists` if not given."""
-
-    toleration_seconds: int | None = None
-    """How long a taint that evicts is tolerated, in seconds."""
-
-    value: str = ""
-    """The taint's value."""
-
-
 class JobPlacement(Message):
     """Where pods are placed, in Kubernetes' terms."""
 
@@ -1587,6 +1716,161 @@ class ListAuditResponse(Message):
     """The operations."""
 
 
+class PriorityClassChoice(Message):
+    """A PriorityClass."""
+
+    name: str = ""
+    """The name."""
+
+    standard: bool = False
+    """Whether pods without a class get it."""
+
+    value: int = 0
+    """The priority; higher ones come first."""
+
+
+class PriorityClassChoices(Message):
+    """Priority classes."""
+
+    classes: list[PriorityClassChoice] = []
+    """The classes."""
+
+    more: bool = False
+    """Whether there are others."""
+
+
+class QueueChoice(Message):
+    """A LocalQueue."""
+
+    cluster_queue: str = ""
+    """Its ClusterQueue."""
+
+    free: Resources | None = None
+    """What the ClusterQueue's own quota has free, if the caller may read ClusterQueues."""
+
+    name: str = ""
+    """The name."""
+
+    pending: int | None = None
+    """The number of Workloads that wait in it, if Kueue reports it."""
+
+    stopped: bool = False
+    """Whether it is stopped or not active, so that it admits nothing."""
+
+
+class QueueChoices(Message):
+    """LocalQueues."""
+
+    more: bool = False
+    """Whether there are others."""
+
+    queues: list[QueueChoice] = []
+    """The queues."""
+
+
+class RuntimeChoice(Message):
+    """A runtime."""
+
+    framework: str = ""
+    """The framework, as the runtime's policy calls it; empty if it names none."""
+
+    images: list[str] = []
+    """The images of its containers, each once."""
+
+    kind: str = ""
+    """The kind."""
+
+    mpi: str = ""
+    """The implementation of MPI, if the framework is MPI."""
+
+    nodes: int | None = None
+    """The number of nodes of jobs that do not set it."""
+
+    reference: str = ""
+    """How `runtime` of a specification names it."""
+
+
+class RuntimeChoices(Message):
+    """Runtimes of TrainJobs."""
+
+    more: bool = False
+    """Whether there are others."""
+
+    runtimes: list[RuntimeChoice] = []
+    """The runtimes."""
+
+
+class SecretChoice(Message):
+    """A Secret."""
+
+    image_pull: bool = False
+    """Whether it is a credential for pulling images (kubernetes.io/dockerconfigjson)."""
+
+    name: str = ""
+    """The name."""
+
+
+class SecretChoices(Message):
+    """Secrets."""
+
+    more: bool = False
+    """Whether there are others."""
+
+    secrets: list[SecretChoice] = []
+    """The Secrets."""
+
+
+class UnknownPart(Message):
+    """A part of a response that is unknown."""
+
+    message: str = ""
+    """The reason in words."""
+
+    part: str = ""
+    """The field that is not set."""
+
+    reason: str = ""
+    """Why. `NotAllowed`: the caller may not read it. `Late`: it was not read in time. `Unreadable`: it could
+    not be read completely. `TurnedOff`: an administrator turned it off.
+    """
+
+
+class ListChoicesResponse(Message):
+    """What a form can offer. Each part has at most 500 items, by name; `more` says that there are others. A
+    part that is unknown is not set, and `unknown` has its name in JSON and the reason. A part whose API the
+    cluster does not serve is empty.
+    """
+
+    claims: ClaimChoices | None = None
+    """The PersistentVolumeClaims of the namespace that are not being deleted."""
+
+    config_maps: ConfigMapChoices | None = None
+    """The ConfigMaps of the namespace, without templates and those of the cluster itself."""
+
+    hardware_profiles: HardwareProfileChoices | None = None
+    """The hardware profiles of Open Data Hub that are enabled: those of the namespace and, as far as the
+    caller may read them, of the namespaces opendatahub and redhat-ods-applications.
+    """
+
+    images: ImageChoices | None = None
+    """Images of the namespace's jobs that the caller may list."""
+
+    priority_classes: PriorityClassChoices | None = None
+    """The cluster's priority classes, without those that are reserved for the system."""
+
+    queues: QueueChoices | None = None
+    """Kueue's LocalQueues of the namespace."""
+
+    runtimes: RuntimeChoices | None = None
+    """The runtimes of TrainJobs, those of the cluster first."""
+
+    secrets: SecretChoices | None = None
+    """The Secrets of the namespace that are of the types Opaque and kubernetes.io/dockerconfigjson."""
+
+    unknown: list[UnknownPart] = []
+    """What is unknown, and why."""
+
+
 class ListDeliveriesResponse(Message):
     """A page of deliveries."""
 
@@ -1602,6 +1886,57 @@ class ListEventsResponse(Message):
 
     events: list[Event] = []
     """The events."""
+
+
+class QuotaSum(Message):
+    """GPUs of one resource in the own quota of a ClusterQueue, without what it could borrow from its cohort."""
+
+    free: int = 0
+    """What of it is not reserved."""
+
+    gpus: int = 0
+    """The quota, over all flavors. Other LocalQueues of the ClusterQueue share it."""
+
+    resource: str = ""
+    """The resource."""
+
+
+class QueueGpus(Message):
+    """The GPUs in the quota of a LocalQueue."""
+
+    name: str = ""
+    """The name."""
+
+    stopped: bool = False
+    """Whether it admits nothing: it or its ClusterQueue is stopped, or there is no such ClusterQueue."""
+
+    sums: list[QuotaSum] = []
+    """The GPUs, by resource. Resources that the quota does not name are left out: no job gets them in this
+    queue.
+    """
+
+
+class QuotaGpus(Message):
+    """The GPUs in the quotas of a namespace's LocalQueues."""
+
+    queues: list[QueueGpus] = []
+    """The LocalQueues, by name; empty if the namespace has none, or the cluster has no Kueue."""
+
+
+class ListGpusResponse(Message):
+    """Sums of GPUs."""
+
+    cluster: ClusterGpus | None = None
+    """The GPUs of the cluster's nodes. Not set if they are unknown: then `unknown` has the part `cluster`.
+    """
+
+    queues: QuotaGpus | None = None
+    """The GPUs in the quotas of the namespace's LocalQueues. Not set if they are unknown: then `unknown` has
+    the part `queues`.
+    """
+
+    unknown: list[UnknownPart] = []
+    """What is unknown, and why."""
 
 
 class ListJobsResponse(Message):
@@ -1701,7 +2036,7 @@ class NotificationRule(Message):
     """Its condition, if it is about silence: a job is stalled."""
 
     url: str = ""
-    """Where webhooks go; only the origin and the last letters for those who may not change rules."""
+    """Where webhooks go; only the origin and the last letters for those who may not change the rule."""
 
 
 class ListNotificationRulesResponse(Message):
@@ -1758,6 +2093,11 @@ class Template(Message):
 
     description: str = ""
     """What it is for."""
+
+    hides_shared: bool = False
+    """Whether it hides a shared template of its name, as far as the caller may read those. The shared one is
+    found in its own namespace.
+    """
 
     kind: str = ""
     """The kind of job that it creates."""
@@ -2143,12 +2483,16 @@ CHECK_AVAILABILITY = Method("POST", "/api/v1/namespaces/{namespace}/availability
 """Checks whether a job could be created and start now."""
 BATCH_JOBS = Method("POST", "/api/v1/namespaces/{namespace}/batch", query=frozenset({"dryRun"}))
 """Deletes, suspends or resumes several jobs of a namespace."""
+LIST_CHOICES = Method("GET", "/api/v1/namespaces/{namespace}/choices")
+"""Lists what a form can offer for a job in a namespace."""
 COMPARE_JOBS = Method("POST", "/api/v1/namespaces/{namespace}/compare")
 """Compares jobs of a namespace."""
 LIST_DELIVERIES = Method(
     "GET", "/api/v1/namespaces/{namespace}/deliveries", query=frozenset({"continue", "limit", "state"})
 )
 """Lists the deliveries of a namespace's rules, newest first."""
+LIST_GPUS = Method("GET", "/api/v1/namespaces/{namespace}/gpus")
+"""Sums GPUs, for everybody who may create jobs of any kind in the namespace."""
 CREATE_JOB = Method("POST", "/api/v1/namespaces/{namespace}/jobs", query=frozenset({"dryRun"}))
 """Creates a job from a manifest of any supported kind, from a template, or from a specification."""
 DELETE_JOB = Method("DELETE", "/api/v1/namespaces/{namespace}/jobs/{kind}/{name}", query=frozenset({"force"}))
