@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::discovery::{Scope, verbs};
 use kube::{Client, Discovery, Resource};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -26,16 +26,22 @@ const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest wait after a failed discovery.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// An object of any kind, reduced to its metadata (and an Event's last time).
+/// An object of any kind, reduced to its metadata (and an Event's last time). Labels, annotations and managed fields are left
+/// out: who owns what does not depend on them, and there is one of these for each object of the cluster.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bare {
     /// `metadata`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "essential")]
     pub metadata: ObjectMeta,
     /// `lastTimestamp` of Events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_timestamp: Option<Time>,
+}
+
+fn essential<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let metadata = ObjectMeta::deserialize(from)?;
+    Ok(ObjectMeta { labels: None, annotations: None, managed_fields: None, ..metadata })
 }
 
 impl Resource for Bare {

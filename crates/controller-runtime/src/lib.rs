@@ -1,10 +1,11 @@
-//! What controllers are made of: informers ([`cache`], [`kinds`], [`packed`]), work queues ([`queue`]), event recorders ([`record`]),
+//! What controllers are made of: informers ([`cache`], [`index`], [`kinds`], [`packed`]), work queues ([`queue`]), event recorders ([`record`]),
 //! pauses of the process ([`awake`]), and the supervision of long-running tasks ([`supervision`]).
 //!
 //! Everything is an ordinary client of the API. Nothing here knows what a controller decides.
 
 pub mod awake;
 pub mod cache;
+pub mod index;
 pub mod kinds;
 pub mod packed;
 pub mod queue;

@@ -16,6 +16,7 @@ mod slices;
 use super::cache::{Cache, Change, Key};
 use super::queue::{Queue, work};
 use super::{Error, allow};
+use controller_runtime::index::Index;
 use controller_runtime::supervision::Scope;
 use slices::{MANAGER, MANAGER_LABEL, SERVICE_LABEL};
 
@@ -25,6 +26,9 @@ const SETTLED: [u16; 2] = [404, 409];
 const CONCURRENCY: usize = 8;
 /// The most addresses in one Endpoints object (upstream's `maxCapacity`).
 const ADDRESSES_MAX: usize = 1000;
+
+/// Our slices by their Service.
+type Slices = Index<EndpointSlice, Key>;
 
 /// The controller's dependencies.
 #[derive(Clone)]
@@ -43,6 +47,8 @@ pub struct Context {
 
 /// Runs until the scope ends.
 pub async fn run(context: Context, scope: Scope) {
+    // Before the listeners that add to the queue, so that a step finds what it was queued for.
+    let slices = Slices::new(&context.slices, &scope.stop, service_of);
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
     context.services.on_change(&scope.stop, move |change| {
@@ -52,9 +58,8 @@ pub async fn run(context: Context, scope: Scope) {
     });
     let to = queue.clone();
     context.slices.on_change(&scope.stop, move |change| {
-        let slice = change.latest().filter(|slice| is_ours(slice));
-        if let Some((slice, service)) = slice.and_then(|s| Some((s, s.labels().get(SERVICE_LABEL)?))) {
-            to.add(Key::new(slice.namespace().unwrap_or_default(), service.clone()));
+        if let Some(service) = change.latest().and_then(|slice| service_of(slice)) {
+            to.add(service);
         }
     });
     let (to, services) = (queue.clone(), context.services.clone());
@@ -77,7 +82,13 @@ pub async fn run(context: Context, scope: Scope) {
     for service in context.services.list() {
         queue.add(Key::of(service.as_ref()));
     }
-    work(queue, CONCURRENCY, scope, |key| step(&context, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&context, &slices, key)).await;
+}
+
+/// Returns the Service that one of our slices belongs to.
+fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let service = slice.labels().get(SERVICE_LABEL).filter(|_| is_ours(slice))?;
+    Some(Key::new(slice.namespace().unwrap_or_default(), service.clone()))
 }
 
 fn is_ours(slice: &EndpointSlice) -> bool {
@@ -92,7 +103,7 @@ fn matters(change: &Change<Pod>) -> bool {
     address(&change.old) || address(&change.new)
 }
 
-async fn step(context: &Context, key: Key) -> Result<Option<Duration>, Error> {
+async fn step(context: &Context, slices: &Slices, key: Key) -> Result<Option<Duration>, Error> {
     let service = context.services.get(&key).filter(|s| s.metadata.deletion_timestamp.is_none());
     let Some(service) = service else {
         // The garbage collector deletes its slices as dependents; Endpoints have no owner.
@@ -105,15 +116,18 @@ async fn step(context: &Context, key: Key) -> Result<Option<Duration>, Error> {
     }
     let wanted = slices::slices(&service, &context.pods.list_in(&key.namespace));
     write_endpoints(context, &service, &wanted).await?;
-    write_slices(context, &key, wanted).await?;
+    write_slices(context, &key, slices.get(&key), wanted).await?;
     Ok(None)
 }
 
-async fn write_slices(context: &Context, key: &Key, wanted: Vec<EndpointSlice>) -> Result<(), Error> {
+/// Replaces the known slices of a Service by the wanted ones.
+async fn write_slices(
+    context: &Context,
+    key: &Key,
+    known: Vec<Arc<EndpointSlice>>,
+    wanted: Vec<EndpointSlice>,
+) -> Result<(), Error> {
     let api: Api<EndpointSlice> = Api::namespaced(context.client.clone(), &key.namespace);
-    let of_service = |s: &Arc<EndpointSlice>| is_ours(s) && s.labels().get(SERVICE_LABEL) == Some(&key.name);
-    let known: Vec<Arc<EndpointSlice>> =
-        context.slices.list_in(&key.namespace).into_iter().filter(of_service).collect();
     for slice in &known {
         if !wanted.iter().any(|w| w.name_any() == slice.name_any()) {
             let precondition = Preconditions { uid: slice.uid(), resource_version: None };

@@ -29,8 +29,9 @@ pub use apply::Context;
 pub use conditions::finished_condition;
 
 use super::Error;
-use super::cache::{Cache, Key};
+use super::cache::Key;
 use super::queue::{Queue, work};
+use controller_runtime::index::Index;
 use controller_runtime::supervision::Scope;
 
 /// Jobs processed concurrently.
@@ -38,10 +39,14 @@ const CONCURRENCY: usize = 16;
 
 /// A Job: namespace and name, and the uid in its pods' owner references.
 type Item = (Key, String);
+/// Pods by their namespace and the uid of the Job that controls them.
+type Pods = Index<Pod, (String, String)>;
 type Backoffs = Mutex<HashMap<String, backoff::Backoff>>;
 
 /// Runs until the scope ends.
 pub async fn run(context: Context, scope: Scope) {
+    // Before the listeners that add to the queue, so that a step finds what it was queued for.
+    let pods = Pods::new(&context.pods, &scope.stop, |pod| owner(pod).map(|(key, uid)| (key.namespace, uid)));
     let queue: Arc<Queue<Item>> = Arc::default();
     let to = queue.clone();
     context.jobs.on_change(&scope.stop, move |change| {
@@ -65,7 +70,7 @@ pub async fn run(context: Context, scope: Scope) {
         queue.add(item);
     }
     let backoffs = Backoffs::default();
-    work(queue, CONCURRENCY, scope, |item| step(&context, &backoffs, item)).await;
+    work(queue, CONCURRENCY, scope, |item| step(&context, &pods, &backoffs, item)).await;
 }
 
 /// Returns the Job that controls a pod.
@@ -75,9 +80,14 @@ fn owner(pod: &Pod) -> Option<Item> {
     is_job.then(|| (Key::new(pod.namespace().unwrap_or_default(), owner.name.clone()), owner.uid.clone()))
 }
 
-async fn step(context: &Context, backoffs: &Backoffs, item: Item) -> Result<Option<Duration>, Error> {
+async fn step(
+    context: &Context,
+    pods: &Pods,
+    backoffs: &Backoffs,
+    item: Item,
+) -> Result<Option<Duration>, Error> {
     let (key, uid) = item;
-    let pods = controlled(&context.pods, &key.namespace, &uid);
+    let pods = pods.get(&(key.namespace.clone(), uid.clone()));
     let Some(job) = context.jobs.get(&key).filter(|job| job.meta().uid.as_ref() == Some(&uid)) else {
         lock(backoffs).remove(&uid);
         let names = pods.iter().filter(|pod| pods::is_tracked(pod)).map(|pod| pod.name_any()).collect();
@@ -97,8 +107,4 @@ async fn step(context: &Context, backoffs: &Backoffs, item: Item) -> Result<Opti
 
 fn lock(backoffs: &Backoffs) -> std::sync::MutexGuard<'_, HashMap<String, backoff::Backoff>> {
     backoffs.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn controlled(pods: &Cache<Pod>, namespace: &str, uid: &str) -> Vec<Arc<Pod>> {
-    pods.list_in(namespace).into_iter().filter(|pod| owner(pod).is_some_and(|(_, of)| of == uid)).collect()
 }

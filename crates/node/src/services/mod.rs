@@ -25,16 +25,27 @@ use super::policy::load;
 use super::sandbox::client::Sandbox;
 use super::sandbox::protocol::{Failure, ListenSpec};
 use controller_runtime::cache::{Cache, Key, follow};
+use controller_runtime::index::Index;
 use controller_runtime::record::{Note, Recorder};
 use kubelet::{OWN_ADDRESS, OWN_PORT};
 use names::Directory;
 use negatives::Negatives;
 
 /// The Services and slices in which names are looked up.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Known {
     services: Cache<Service>,
     slices: Cache<EndpointSlice>,
+    of_service: Arc<Index<EndpointSlice, Key>>,
+}
+
+impl Known {
+    /// Empty caches, which are indexed until `stop`.
+    fn new(stop: &CancellationToken) -> Self {
+        let slices = Cache::default();
+        let of_service = Arc::new(Index::new(&slices, stop, service_of));
+        Self { services: Cache::default(), slices, of_service }
+    }
 }
 
 impl Directory for Known {
@@ -43,9 +54,7 @@ impl Directory for Known {
     }
 
     fn slices(&self, namespace: &str, name: &str) -> Vec<Arc<EndpointSlice>> {
-        let mut slices = self.slices.list_in(namespace);
-        slices.retain(|slice| slice.labels().get(names::SERVICE_LABEL).is_some_and(|of| of == name));
-        slices
+        self.of_service.get(&Key::new(namespace, name))
     }
 
     fn services(&self) -> Vec<Arc<Service>> {
@@ -100,7 +109,7 @@ pub async fn listen(sandbox: &Sandbox) -> Result<dns::Sockets, Failure> {
 
 /// Keeps routes and names up to date until dropped.
 pub async fn keep(node: Arc<LocalNode>, sockets: Option<Arc<dns::Sockets>>, stop: CancellationToken) {
-    let known = Known::default();
+    let known = Known::new(&stop);
     let wake = Arc::new(Notify::new());
     // Of the headless Services, one for each job, nothing is routed.
     let to = wake.clone();
