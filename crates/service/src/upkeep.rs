@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use history::logs::maintain;
 use history::notifications::deliver::{Sender, attempt};
 use history::notifications::{self, MAX_CLAIM, claim};
 use history::{Error, audit, jobs, logs, series, usage};
 use jiff::{SignedDuration, Timestamp};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -40,10 +39,12 @@ pub async fn deliver(
 ) -> Result<(), Error> {
     let outgoing = &keep.notifications;
     let sender = Sender::new(outgoing.policy.clone(), &outgoing.authorities, outgoing.mail.as_ref())?;
+    let sender = Arc::new(sender);
     let work = async {
         let opened = kept.wait().await;
-        let (store, sender, owners) = (&opened.store, &sender, &*owners);
-        let (mut running, most) = (FuturesUnordered::new(), MAX_CLAIM as usize);
+        let store = &opened.store;
+        // Tasks, because one that has the store to itself must go on while this waits for the store.
+        let (mut running, most) = (JoinSet::new(), MAX_CLAIM as usize);
         loop {
             // Each ends on its own: a receiver that is slow keeps no other waiting.
             let room = u32::try_from(most - running.len()).unwrap_or(0);
@@ -55,13 +56,19 @@ pub async fn deliver(
             let found = claimed.as_ref().map_or(0, Vec::len);
             match claimed {
                 Ok(claims) => {
-                    let send = |claim| async move { attempt(store, sender, owners, &claim).await };
-                    running.extend(claims.into_iter().map(send));
+                    for claim in claims {
+                        let (opened, sender, owners) = (opened.clone(), sender.clone(), owners.clone());
+                        running.spawn(async move { attempt(&opened.store, &sender, &*owners, &claim).await });
+                    }
                 }
                 Err(error) => tracing::warn!(%error, "cannot deliver notifications; trying again"),
             }
             tokio::select! {
-                Some(sent) = running.next() => {
+                Some(ended) = running.join_next() => {
+                    let Ok(sent) = ended else {
+                        tracing::error!("a delivery panicked; it is sent again");
+                        continue;
+                    };
                     kept.note(&sent);
                     if let Err(error) = sent {
                         tracing::warn!(%error, "cannot record a delivery; it is sent again");

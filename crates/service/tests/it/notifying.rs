@@ -154,6 +154,38 @@ fn rules_are_put_listed_tested_and_deleted() {
 }
 
 #[test]
+fn deliveries_that_end_together_keep_no_writer_waiting() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        const COUNT: usize = 10;
+        for rule in 0..COUNT {
+            // Resolves to an address that webhooks may not reach, so that each try ends at once.
+            let rule = (format!("{RULES}/r{rule}"), json!({ "url": format!("https://localhost/{rule}") }));
+            assert_eq!(stage.rest("PUT", &rule.0, JANE, Some(rule.1)).await.status, 200);
+        }
+        for name in ["a", "b", "c", "d"] {
+            stage.job(TEAM, name).await;
+            stage.status(TEAM, name, json!({ "phase": "Failed", "phaseReason": "OutOfMemory" })).await;
+        }
+        let template = json!({ "manifest": crate::stage::job("t").to_string() });
+        let written = async {
+            loop {
+                let path = "/api/v1/namespaces/team-cv/templates/t";
+                let put = stage.rest("PUT", path, JANE, Some(template.clone())).await;
+                assert_eq!(put.status, 200, "{}", put.text);
+                let all = stage.get(DELIVERIES, JANE).await.json();
+                let tried = |one: &Value| one["tries"].as_i64() > Some(0);
+                let all = all["deliveries"].as_array().cloned().unwrap_or_default();
+                if all.iter().filter(|one| tried(one)).count() >= 2 * COUNT {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(crate::stage::PATIENCE, written).await.unwrap();
+    });
+}
+
+#[test]
 fn a_rule_that_cannot_work_is_refused_with_its_field() {
     on_each(async |place| {
         let stage = Stage::on(place).await;
