@@ -36,7 +36,8 @@ pub fn take_in(dist: &Path, out: &Path, is_required: bool) -> Result<(), Box<dyn
     paths.sort();
     let kept = out.join("dashboard");
     fs::create_dir_all(&kept)?;
-    let mut code = String::from("/// The dashboard's files, by path.\nstatic FILES: &[File] = &[\n");
+    let count = paths.len();
+    let mut code = format!("/// The dashboard's files, by path.\nstatic FILES: [File; {count}] = [\n");
     for (at, path) in paths.iter().enumerate() {
         let content = fs::read(dist.join(path.trim_start_matches('/')))?;
         let (content_type, is_text) = content_type(path);
@@ -47,7 +48,8 @@ pub fn take_in(dist: &Path, out: &Path, is_required: bool) -> Result<(), Box<dyn
         writeln!(
             code,
             "File {{ path: {path:?}, content_type: {content_type:?}, etag: \"\\\"{etag}\\\"\", \
-             is_immutable: {}, is_compressed: {is_text}, content: include_bytes!({:?}) }},",
+             is_immutable: {}, is_compressed: {is_text}, content: include_bytes!({:?}), \
+             plain: OnceLock::new() }},",
             is_hashed(path),
             file.display().to_string()
         )?;

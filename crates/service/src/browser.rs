@@ -10,10 +10,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
+use connections::Share;
 use futures::StreamExt as _;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
+use crate::body::exhausted;
 use crate::identity::Digest;
 use crate::origin::Origin;
 use crate::problem::Problem;
@@ -44,6 +46,24 @@ pub struct Peer {
 pub fn address_of(extensions: &http::Extensions) -> String {
     let peer = extensions.get::<Peer>();
     peer.map(|peer| peer.address.ip().to_canonical().to_string()).unwrap_or_default()
+}
+
+/// What a stranger's request takes while its body is awaited: of itself, and for each field of its head.
+const MEMORY_OF_REQUEST: usize = 4 << 10;
+const MEMORY_OF_FIELD: usize = 96;
+
+/// Returns the share of the memory for strangers that the address of a request has, with what the request takes already.
+///
+/// # Errors
+/// 429 or 503 if there is no memory for it.
+pub fn share_of_stranger(
+    service: &Service,
+    headers: &HeaderMap,
+    extensions: &http::Extensions,
+) -> Result<Arc<Share>, Problem> {
+    let share = service.forms.share(address_of(extensions));
+    share.take(MEMORY_OF_REQUEST + headers.len() * MEMORY_OF_FIELD).map_err(exhausted)?;
+    Ok(Arc::new(share))
 }
 
 /// How a request's caller was found.

@@ -2,8 +2,10 @@
 //! token; what they show, they ask the methods for.
 
 use std::io::Read as _;
+use std::sync::OnceLock;
 
 use axum::body::Body;
+use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
@@ -22,6 +24,25 @@ struct File {
     /// Whether the content is compressed with gzip.
     is_compressed: bool,
     content: &'static [u8],
+    /// The content for clients that read no gzip, once it was asked for.
+    plain: OnceLock<Bytes>,
+}
+
+impl File {
+    /// Returns the content for the few clients that read no gzip, and for the page that is filled in. It is unpacked once, and
+    /// shared by all answers.
+    fn plain(&self) -> Bytes {
+        if !self.is_compressed {
+            return Bytes::from_static(self.content);
+        }
+        let unpack = || {
+            let mut text = Vec::new();
+            // The build script compressed it.
+            let _ = GzDecoder::new(self.content).read_to_end(&mut text);
+            Bytes::from(text)
+        };
+        self.plain.get_or_init(unpack).clone()
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
@@ -56,9 +77,8 @@ pub fn policy(ancestors: &[Origin]) -> HeaderValue {
 
 /// Returns the page at which a person signs in, with this in its middle; `None` if no dashboard was built.
 pub fn sign_in(form: &str) -> Option<String> {
-    let file = file(SIGN_IN)?;
-    let content = if file.is_compressed { expanded(file.content) } else { file.content.to_vec() };
-    Some(String::from_utf8(content).ok()?.replacen(FORM, form, 1))
+    let content = file(SIGN_IN)?.plain();
+    Some(std::str::from_utf8(&content).ok()?.replacen(FORM, form, 1))
 }
 
 fn file(path: &str) -> Option<&'static File> {
@@ -91,7 +111,7 @@ fn answer(file: &File, headers: &HeaderMap, policy: &HeaderValue) -> Response<Bo
     let content = match (is_known, as_it_is) {
         (true, _) => Body::empty(),
         (false, true) => Body::from(file.content),
-        (false, false) => Body::from(expanded(file.content)),
+        (false, false) => Body::from(file.plain()),
     };
     let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
     let mut response = respond(status, file.content_type, content);
@@ -114,14 +134,6 @@ fn answer(file: &File, headers: &HeaderMap, policy: &HeaderValue) -> Response<Bo
     response
 }
 
-/// For the few clients that read no gzip.
-fn expanded(content: &[u8]) -> Vec<u8> {
-    let mut text = Vec::new();
-    // The build script compressed it.
-    let _ = GzDecoder::new(content).read_to_end(&mut text);
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,10 +143,11 @@ mod tests {
         assert!(FILES.is_sorted_by_key(|file| file.path));
     }
 
-    #[test]
-    fn a_file_is_sent_compressed_if_the_client_reads_that_and_not_at_all_if_it_has_it() {
+    #[tokio::test]
+    async fn a_file_is_sent_compressed_if_the_client_reads_that_and_not_at_all_if_it_has_it() {
         use flate2::Compression;
         use flate2::write::GzEncoder;
+        use http_body_util::BodyExt as _;
         use std::io::Write as _;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(b"let a = 1;").unwrap();
@@ -145,6 +158,7 @@ mod tests {
             is_immutable: true,
             is_compressed: true,
             content: encoder.finish().unwrap().leak(),
+            plain: OnceLock::new(),
         };
         let policy = policy(&[]);
         let sent = |name: &'static str, value: &'static str| {
@@ -158,7 +172,11 @@ mod tests {
         assert_eq!(gzip.headers()[header::CONTENT_ENCODING], "gzip");
         assert_eq!(gzip.headers()[header::CACHE_CONTROL], "public, max-age=31536000, immutable");
         assert!(!sent("accept-encoding", "br").headers().contains_key(header::CONTENT_ENCODING));
-        assert_eq!(expanded(file.content), b"let a = 1;");
+        let (first, second) = (sent("accept-encoding", "br"), sent("accept-encoding", "br"));
+        let first = first.into_body().collect().await.unwrap().to_bytes();
+        let second = second.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(first, &b"let a = 1;"[..]);
+        assert_eq!(first.as_ptr(), second.as_ptr(), "it is unpacked once");
         assert_eq!(sent("if-none-match", "\"e\"").status(), StatusCode::NOT_MODIFIED);
     }
 

@@ -21,28 +21,27 @@ button { font: inherit; padding: .5rem 1.5rem; }
 
 /// Returns a page with a title and a body in HTML.
 pub fn respond(status: StatusCode, title: &str, body: &str) -> Response<Body> {
-    of(
-        status,
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>{STYLE}</style>\n</head>\n\
-             <body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-        ),
-    )
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>{STYLE}</style>\n</head>\n\
+         <body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    );
+    let policy = policy(&html);
+    with_policy(status, html, policy)
 }
 
-/// Returns a whole page, which may load nothing but its own style.
-pub fn of(status: StatusCode, html: String) -> Response<Body> {
+/// The header by which a page may load nothing but its own style.
+pub fn policy(html: &str) -> Option<HeaderValue> {
     let style = html.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>"));
     let digest = STANDARD.encode(Sha256::digest(style.map_or("", |(style, _)| style)));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     );
-    with_policy(status, html, HeaderValue::try_from(policy).ok())
+    HeaderValue::try_from(policy).ok()
 }
 
 /// Returns a whole page with this policy of what it may load.
-pub fn with_policy(status: StatusCode, html: String, policy: Option<HeaderValue>) -> Response<Body> {
+pub fn with_policy(status: StatusCode, html: impl Into<Body>, policy: Option<HeaderValue>) -> Response<Body> {
     let mut response = rest::respond(status, "text/html; charset=utf-8", html.into());
     let headers = response.headers_mut();
     if let Some(policy) = policy {

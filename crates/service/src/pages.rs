@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::middleware;
+use axum::middleware::{self, Next};
 use axum::routing::{get, post};
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -19,6 +19,9 @@ use crate::problem::Problem;
 use crate::rest::{refuse, respond};
 use crate::service::Service;
 use crate::{adapters, browser, dashboard, grpc, page, signin};
+
+/// The most fields of a request's head. Browsers send about 40, and over HTTP/2 one for each cookie.
+const MOST_FIELDS: usize = 128;
 
 /// Returns the router of everything that the service serves.
 ///
@@ -45,11 +48,13 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
     let open = Router::new()
         .route_service("/grpc.reflection.v1.ServerReflection/{method}", reflection)
         .route_service("/grpc.reflection.v1alpha.ServerReflection/{method}", early_reflection)
+        .route_layer(middleware::from_fn_with_state(grpc::reflections(), grpc::reflect))
         .route_service("/grpc.health.v1.Health/{method}", health)
         .route_layer(middleware::from_fn_with_state(service.clone(), grpc::bound));
     let metrics = service.clone();
     let readiness = service.clone();
     let policy = dashboard::policy(&service.settings.frame_ancestors);
+    let policy_of_docs = page::policy(DOCS);
     Ok(adapters::routes(service)
         .route("/metrics", get(move |headers: HeaderMap| show_metrics(metrics.clone(), headers)))
         .route("/session", get(signin::session).with_state(service.clone()))
@@ -59,11 +64,26 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         .route("/healthz", get(|| async { respond(StatusCode::OK, TEXT, "ok\n".into()) }))
         .route("/readyz", get(move || readyz(readiness.clone())))
         .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
-        .route("/docs", get(|| async { page::of(StatusCode::OK, DOCS.to_owned()) }))
+        .route("/docs", get(move || std::future::ready(docs(policy_of_docs.clone()))))
         .merge(training)
         .merge(open)
         .method_not_allowed_fallback(|request: Request| async move { refuse(&wrong_method(&request)) })
-        .fallback(move |request: Request| async move { other(&request, &policy) }))
+        .fallback(move |request: Request| async move { other(&request, &policy) })
+        .layer(middleware::from_fn(bound_head)))
+}
+
+/// Refuses a head of many small fields before anything keeps it: each takes far more memory than the byte or two that HTTP/2
+/// sends for it.
+async fn bound_head(request: Request, next: Next) -> Response<Body> {
+    if request.headers().len() > MOST_FIELDS {
+        return refuse(&too_many_fields());
+    }
+    next.run(request).await
+}
+
+/// The page that shows the contract; its text is not copied.
+fn docs(policy: Option<HeaderValue>) -> Response<Body> {
+    page::with_policy(StatusCode::OK, DOCS, policy)
 }
 
 /// A file or page of the dashboard, or nothing.
@@ -117,9 +137,34 @@ fn no_such_path(request: &Request) -> Problem {
         .hint("see /docs")
 }
 
+fn too_many_fields() -> Problem {
+    let message = format!("the request has more than {MOST_FIELDS} header fields");
+    Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Usage", message)
+        .because("TooManyFields")
+        .hint("send fewer header fields or cookies")
+}
+
 fn wrong_method(request: &Request) -> Problem {
     let message = format!("{} is not possible at {}", request.method(), shown(request));
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Usage", message)
         .because("MethodNotAllowed")
         .hint("see /docs")
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn answers_with_the_contract_share_its_bytes() {
+        let policy = page::policy(DOCS);
+        let (first, second) = (docs(policy.clone()), docs(policy));
+        assert!(first.headers().contains_key(http::header::CONTENT_SECURITY_POLICY));
+        let first = first.into_body().collect().await.unwrap().to_bytes();
+        let second = second.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(first, DOCS);
+        assert_eq!(first.as_ptr(), second.as_ptr());
+    }
 }

@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::json;
 
 use crate::body::Bounded;
-use crate::browser::{self, address_of, bearer, cookie, is_own_page, no_cookie};
+use crate::browser::{self, bearer, cookie, is_own_page, no_cookie, share_of_stranger};
 use crate::dashboard;
 use crate::page::{self, escape};
 use crate::problem::Problem;
@@ -84,7 +84,10 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
     if !is_own_page(service, &parts) {
         return Ok(form(&Sent::default(), "The form came from another page. Try again here."));
     }
-    let share = Arc::new(service.forms.share(address_of(&parts.extensions)));
+    let share = share_of_stranger(service, &parts.headers, &parts.extensions)?;
+    let before = cookie(&parts.headers).and_then(|secret| service.sessions.find(secret));
+    // The body may take long to arrive: nothing of the head is kept meanwhile.
+    drop(parts);
     let form_body = Bounded::new(body, share, MAX_FORM).bytes().await?;
     let sent = Sent::read(&String::from_utf8_lossy(&form_body))?;
     let (authorization, fault) = match sent.ticket.as_str() {
@@ -92,7 +95,6 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
         ticket => (service.sessions.redeem(ticket), USED),
     };
     let Some(authorization) = authorization else { return Ok(form(&sent, fault)) };
-    let before = cookie(&parts.headers).and_then(|secret| service.sessions.find(secret));
     let response = begin(service, &sent, &authorization).await?;
     // The browser forgets the cookie of the session that it had; nothing else should use it either.
     if let (StatusCode::SEE_OTHER, Some(before)) = (response.status(), before) {

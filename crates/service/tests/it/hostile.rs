@@ -285,6 +285,74 @@ async fn a_stranger_holds_no_memory_by_methods_that_need_no_account() {
     }
 }
 
+#[tokio::test]
+async fn one_address_has_a_bounded_number_of_open_calls_of_reflection() {
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+
+    let stage = Stage::new().await;
+    let mut reflection = ServerReflectionClient::with_origin(stage.channel().await, stage.origin());
+    let mut open = Vec::new();
+    for _ in 0..8 {
+        let (asker, asks) = futures::channel::mpsc::unbounded::<ServerReflectionRequest>();
+        open.push((asker, reflection.server_reflection_info(asks).await.unwrap()));
+    }
+    let nothing = futures::stream::empty::<ServerReflectionRequest>;
+    let refused = reflection.server_reflection_info(nothing()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused:?}");
+    assert_eq!(stage.get("/api/v1/me", JANE).await.status, 200, "all else is served");
+    open.clear();
+    // The service hears of it a moment later.
+    let opened = async { while reflection.server_reflection_info(nothing()).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, opened).await.unwrap();
+}
+
+/// A request with many small fields, over HTTP/2.
+fn with_fields(
+    stage: &Stage,
+    path: &str,
+    fields: usize,
+    body: tonic::body::Body,
+) -> Request<tonic::body::Body> {
+    let origin = stage.origin().to_string();
+    let mut request = Request::post(format!("{origin}{path}"))
+        .header("origin", origin.trim_end_matches('/'))
+        .body(body)
+        .unwrap();
+    for _ in 0..fields {
+        request.headers_mut().append("a", "".parse().unwrap());
+    }
+    request
+}
+
+#[tokio::test]
+async fn a_head_of_many_fields_is_refused() {
+    let stage = Stage::new().await;
+    for path in ["signin", "api/v1/me", "nothing", "grpc.health.v1.Health/Watch"] {
+        for (fields, is_refused) in [(40, false), (100, false), (150, true), (900, true)] {
+            let body = tonic::body::Body::new(Full::new(Bytes::new()));
+            let request = with_fields(&stage, path, fields, body);
+            let reply = tower::ServiceExt::oneshot(stage.channel().await, request).await.unwrap();
+            assert_eq!(reply.status() == 431, is_refused, "{path}, {fields} fields: {}", reply.status());
+        }
+    }
+}
+
+#[tokio::test]
+async fn forms_of_strangers_that_do_not_arrive_hold_a_bounded_memory() {
+    let stage = Stage::new().await;
+    let channel = stage.channel().await;
+    let sent = (0..110).map(|_| {
+        let endless = futures::stream::pending::<Result<http_body::Frame<Bytes>, std::convert::Infallible>>();
+        let body = tonic::body::Body::new(http_body_util::StreamBody::new(endless));
+        tower::ServiceExt::oneshot(channel.clone(), with_fields(&stage, "signin", 100, body))
+    });
+    let mut sent: futures::stream::FuturesUnordered<_> = sent.collect();
+    let first = tokio::time::timeout(PATIENCE / 3, futures::StreamExt::next(&mut sent)).await.unwrap();
+    assert_eq!(first.unwrap().unwrap().status(), 429, "those that wait take all that one address may have");
+    assert_eq!(stage.get("/signin", "").await.status, 200);
+}
+
 /// Sends the head of a request whose body never comes; returns the beginning of the response.
 async fn without_body(stage: &Stage, head: &str) -> String {
     let mut stream = stage.connect(b"http/1.1").await;
