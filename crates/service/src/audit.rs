@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use connections::share_of;
 use futures::future;
 use history::audit::{Actor, Channel, Entry, Stage};
 use history::error::Class;
@@ -46,7 +47,11 @@ const REPORTS: &str = "RecordAdmissions";
 const LOOKS: [&str; 2] = ["RenderJob", "CheckAvailability"];
 /// How long refusals of one kind are counted before their number becomes a line, and how many kinds are counted at a time.
 const COUNTED_FOR: Duration = Duration::from_secs(60);
-const MOST_COUNTED: usize = 1_000;
+const MOST_COUNTED: usize = 4_000;
+/// How many kinds of one user are told apart: anyone can name namespaces that do not exist. All others of a method are one kind.
+const MOST_OF_USER: usize = 20;
+/// No namespace's name, for refusals that are not told apart by namespace.
+const ANY_NAMESPACE: &str = "*";
 
 /// Whether the log has calls of a method: those that change something, and with `reads` all others, too.
 pub fn is_recorded(method: &Method, reads: bool, is_dry_run: bool) -> bool {
@@ -64,8 +69,8 @@ type Refusal = (String, &'static str, Option<String>);
 /// Whether a refusal becomes a line of its own.
 #[derive(Debug, PartialEq, Eq)]
 enum Noted {
-    /// It does, and the next ones are counted.
-    First,
+    /// It does, and the next ones are counted as this kind.
+    First(Refusal),
     /// It is counted.
     Counted,
     /// It does: too many others are counted.
@@ -78,16 +83,22 @@ impl Refusals {
     }
 
     fn note(&self, refusal: &Refusal) -> Noted {
+        let share = share_of(&refusal.0);
+        let rest: Refusal = (share.to_owned(), refusal.1, Some(ANY_NAMESPACE.to_owned()));
         let mut counted = self.lock();
-        if let Some(count) = counted.get_mut(refusal) {
-            *count += 1;
-            return Noted::Counted;
+        for known in [refusal, &rest] {
+            if let Some(count) = counted.get_mut(known) {
+                *count += 1;
+                return Noted::Counted;
+            }
         }
         if counted.len() >= MOST_COUNTED {
             return Noted::Alone;
         }
-        counted.insert(refusal.clone(), 0);
-        Noted::First
+        let told_apart = counted.keys().filter(|(user, ..)| share_of(user) == share).count();
+        let kind = if told_apart < MOST_OF_USER { refusal.clone() } else { rest };
+        counted.insert(kind.clone(), 0);
+        Noted::First(kind)
     }
 
     /// Ends the count; the next refusal is a line of its own again.
@@ -116,14 +127,17 @@ pub async fn refused(
     let operation = current();
     let reason = format!("{}: {}", problem.reason, problem.message);
     let entry = Entry { stage: Stage::ResponseComplete, ..entry(method, caller, about, &operation) };
-    if noted == Noted::First {
+    if let Noted::First(kind) = noted {
         let (opened, refusals, reason) = (opened.clone(), refusals.clone(), reason.clone());
-        let entry = Entry { job: None, status: Some(problem.status.as_u16()), ..entry.clone() };
+        let is_rest = kind.2.as_deref() == Some(ANY_NAMESPACE);
+        let namespace = if is_rest { None } else { entry.namespace.clone() };
+        let entry = Entry { job: None, namespace, status: Some(problem.status.as_u16()), ..entry.clone() };
         tokio::spawn(async move {
             tokio::time::sleep(COUNTED_FOR).await;
-            let more = refusals.take(&refusal);
+            let more = refusals.take(&kind);
             if more > 0 {
-                let reason = Some(shortened(format!("{more} more within a minute: {reason}")));
+                let of = if is_rest { " in any namespace, of all with the same limits" } else { "" };
+                let reason = Some(shortened(format!("{more} more within a minute{of}: {reason}")));
                 append(opened, vec![Entry { at: Timestamp::now(), reason, ..entry }]).await;
             }
         });
@@ -280,14 +294,32 @@ mod tests {
     fn refusals_of_one_kind_are_counted_and_those_of_others_are_not_lost() {
         let refusals = Refusals::default();
         let of = |user: &str| (user.to_owned(), "CreateJob", Some("team".to_owned()));
+        let first = |user: &str| Noted::First(of(user));
         let noted: Vec<Noted> = (0..3).map(|_| refusals.note(&of("joe"))).collect();
-        assert_eq!(noted, [Noted::First, Noted::Counted, Noted::Counted]);
-        assert_eq!(refusals.note(&of("jane")), Noted::First);
+        assert_eq!(noted, [first("joe"), Noted::Counted, Noted::Counted]);
+        assert_eq!(refusals.note(&of("jane")), first("jane"));
         assert_eq!(refusals.take(&of("joe")), 2);
-        assert_eq!((refusals.take(&of("jane")), refusals.note(&of("joe"))), (0, Noted::First));
+        assert_eq!((refusals.take(&of("jane")), refusals.note(&of("joe"))), (0, first("joe")));
         for user in 0..MOST_COUNTED {
             refusals.note(&of(&user.to_string()));
         }
         assert_eq!(refusals.note(&of("one too many")), Noted::Alone);
+    }
+
+    #[test]
+    fn a_user_who_invents_namespaces_has_few_lines_and_leaves_the_counting_of_others_alone() {
+        let refusals = Refusals::default();
+        let of = |user: &str, number: usize| (user.to_owned(), "CreateJob", Some(format!("none-{number}")));
+        let noted = (0..3 * MOST_COUNTED).map(|number| refusals.note(&of("joe", number)));
+        let lines = noted.filter(|noted| *noted != Noted::Counted).count();
+        assert_eq!(lines, MOST_OF_USER + 1, "one for all others");
+        let rest = ("joe".to_owned(), "CreateJob", Some(ANY_NAMESPACE.to_owned()));
+        assert_eq!(refusals.take(&rest), (3 * MOST_COUNTED - lines) as u64);
+        assert_eq!(refusals.note(&of("jane", 0)), Noted::First(of("jane", 0)));
+        assert_eq!(refusals.note(&of("jane", 0)), Noted::Counted);
+        // A user who may create service accounts in a namespace has no more lines for it.
+        let account = |number: usize| (format!("system:serviceaccount:team:bot-{number}"), "CreateJob", None);
+        let noted = (0..MOST_COUNTED).map(|number| refusals.note(&account(number)));
+        assert_eq!(noted.filter(|noted| *noted != Noted::Counted).count(), MOST_OF_USER + 1);
     }
 }

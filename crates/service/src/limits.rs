@@ -1,5 +1,5 @@
-//! How often and how much one user may ask: a token bucket for requests, and a number of open streams. The
-//! service accounts of a namespace count as one user ([`share_of`]).
+//! How often and how much one user may ask: a token bucket for requests, and a number of open streams and of batches at
+//! once. The service accounts of a namespace count as one user ([`share_of`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,8 @@ use crate::problem::Problem;
 
 /// The most users remembered. Beyond it, those whose bucket is full are forgotten, which changes nothing for them.
 const MOST_USERS: usize = 10_000;
+/// The batches of a user at once: the dashboard sends eight, one for each namespace and kind.
+const MOST_BATCHES: usize = 16;
 
 /// Limits for each user.
 pub struct Limits {
@@ -27,15 +29,34 @@ pub struct Limits {
 
 #[derive(Clone, Copy)]
 struct Bucket {
+    /// Below zero after a batch of more jobs than were left.
     left: f64,
     at: Instant,
     streams: usize,
+    batches: usize,
 }
 
-/// An open stream; dropping it gives its place back.
+impl Bucket {
+    fn places(&mut self, of: Of) -> &mut usize {
+        match of {
+            Of::Stream => &mut self.streams,
+            Of::Batch => &mut self.batches,
+        }
+    }
+}
+
+/// What takes a place.
+#[derive(Clone, Copy)]
+enum Of {
+    Stream,
+    Batch,
+}
+
+/// An open stream or a batch; dropping it gives its place back.
 pub struct Place {
     limits: Arc<Limits>,
     share: String,
+    of: Of,
 }
 
 impl Limits {
@@ -62,8 +83,19 @@ impl Limits {
             return Ok(());
         }
         let wait = Duration::from_secs_f64((1.0 - bucket.left) / self.rate);
-        let message = format!("User '{user}' sends more than {} requests a second", self.rate);
+        let message = format!(
+            "User '{user}' sends more than {} requests a second, where each job of a batch counts as one",
+            self.rate
+        );
         Err(too_many(message, wait))
+    }
+
+    /// Counts what a request that was admitted does for many objects: a request for each but the first. It is not refused, but
+    /// later ones are, until the user could have sent that many.
+    pub fn charge(&self, user: &str, objects: u32) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = self.bucket(&mut users, user, Instant::now());
+        bucket.left -= f64::from(objects.saturating_sub(1));
     }
 
     /// Takes the place of a stream.
@@ -71,14 +103,26 @@ impl Limits {
     /// # Errors
     /// 429 if the user has too many.
     pub fn stream(self: &Arc<Self>, user: &str) -> Result<Place, Problem> {
+        self.place(user, Of::Stream, self.streams, "open streams")
+    }
+
+    /// Takes the place of a batch.
+    ///
+    /// # Errors
+    /// 429 if the user has too many.
+    pub fn batch(self: &Arc<Self>, user: &str) -> Result<Place, Problem> {
+        self.place(user, Of::Batch, MOST_BATCHES, "batches in progress")
+    }
+
+    fn place(self: &Arc<Self>, user: &str, of: Of, most: usize, what: &str) -> Result<Place, Problem> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = self.bucket(&mut users, user, Instant::now());
-        if bucket.streams >= self.streams {
-            let message = format!("User '{user}' has {} open streams, the most there may be", self.streams);
+        let taken = self.bucket(&mut users, user, Instant::now()).places(of);
+        if *taken >= most {
+            let message = format!("User '{user}' has {most} {what}, the most there may be");
             return Err(too_many(message, Duration::from_secs(10)));
         }
-        bucket.streams += 1;
-        Ok(Place { limits: self.clone(), share: share_of(user).to_owned() })
+        *taken += 1;
+        Ok(Place { limits: self.clone(), share: share_of(user).to_owned(), of })
     }
 
     fn bucket<'u>(&self, users: &'u mut HashMap<String, Bucket>, user: &str, now: Instant) -> &'u mut Bucket {
@@ -87,9 +131,10 @@ impl Limits {
         };
         let user = share_of(user);
         if users.len() >= MOST_USERS && !users.contains_key(user) {
-            users.retain(|_, bucket| bucket.streams > 0 || filled(bucket) < self.burst);
+            users.retain(|_, bucket| bucket.streams + bucket.batches > 0 || filled(bucket) < self.burst);
         }
-        let bucket = users.entry(user.to_owned()).or_insert(Bucket { left: self.burst, at: now, streams: 0 });
+        let full = Bucket { left: self.burst, at: now, streams: 0, batches: 0 };
+        let bucket = users.entry(user.to_owned()).or_insert(full);
         (bucket.left, bucket.at) = (filled(bucket), now);
         bucket
     }
@@ -99,7 +144,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut users = self.limits.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = users.get_mut(&self.share) {
-            bucket.streams = bucket.streams.saturating_sub(1);
+            let taken = bucket.places(self.of);
+            *taken = taken.saturating_sub(1);
         }
     }
 }
@@ -146,5 +192,28 @@ mod tests {
         assert!(limits.stream("jane").is_err());
         drop(place);
         assert!(limits.stream("jane").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_batch_counts_as_a_request_for_each_job_and_is_not_refused() {
+        let limits = Limits::new(1, 2, 1);
+        assert!(limits.request("jane").is_ok());
+        limits.charge("jane", 1000);
+        let refused = limits.request("jane").unwrap_err();
+        // 998 below zero.
+        assert!((990..=999).contains(&refused.retry_after_seconds), "{}", refused.retry_after_seconds);
+        assert!(limits.request("joe").is_ok());
+        limits.charge("joe", 1);
+        assert!(limits.request("joe").is_ok(), "the first job is the request itself");
+    }
+
+    #[tokio::test]
+    async fn a_user_has_a_number_of_batches_at_once() {
+        let limits = Arc::new(Limits::new(1, 1, 1));
+        let mut places: Vec<Place> = (0..MOST_BATCHES).map(|_| limits.batch("jane").unwrap()).collect();
+        assert_eq!(limits.batch("jane").err().map(|refused| refused.status.as_u16()), Some(429));
+        assert!(limits.batch("joe").is_ok() && limits.stream("jane").is_ok());
+        places.pop();
+        assert!(limits.batch("jane").is_ok());
     }
 }

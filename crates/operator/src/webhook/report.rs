@@ -6,7 +6,8 @@
 //! the count is reported as a line of its own. Those that a crash loses are in this process's own log.
 //!
 //! A user may update a job as often as the API server permits, and a retried update is a review of its own. Of the updates of
-//! one user to one job, some are reported each minute, and the others are counted in one report.
+//! one user to one job, some are reported each minute, and the others are counted in one report; of the refused creations of
+//! one user in one namespace, too, as they can have any number of names.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::error::Error;
@@ -41,10 +42,10 @@ const LAST_CHANCE: Duration = Duration::from_secs(5);
 const MOST_GROUPS: usize = 100;
 /// The most bytes of the changed fields in a report.
 const LONGEST_REASON: usize = 512;
-/// How many updates of one user to one job are reported within a time; the others are counted.
-const UPDATES: u32 = 20;
+/// How many repeated writes of one kind are reported within a time; the others are counted.
+const REPORTED: u32 = 20;
 const WITHIN: Duration = Duration::from_secs(60);
-/// The most users and jobs whose updates are counted at a time; those of others are all reported.
+/// The most kinds of writes that are counted at a time; those of others are all reported.
 const MOST_COUNTED: usize = 10_000;
 /// The verb of the report about others that were lost.
 const LOST: &str = "lost";
@@ -108,6 +109,18 @@ impl Admission {
                 None => fields.join(",").chars().take(LONGEST_REASON).collect(),
             },
         }
+    }
+
+    /// Returns with which other writes this one is counted: an update with those of its user to the job, a refused creation with
+    /// those of its user in the namespace. Nothing else can be repeated without end.
+    fn kind(&self) -> Option<Kind> {
+        let name = match self.verb.as_str() {
+            "update" => self.name.as_str(),
+            "create" if self.status.is_some() => "",
+            _ => return None,
+        };
+        let kind: [&str; 5] = [&self.verb, &self.user, &self.resource, &self.namespace, name];
+        Some(kind.map(str::to_owned))
     }
 
     /// Describes reports that are missing before this one.
@@ -202,55 +215,58 @@ fn unrecorded(error: &(dyn Error + Send + Sync + 'static)) -> Unrecorded {
     }
 }
 
-/// Updates of one user to one job.
-struct Updates {
+/// The verb, user, resource, namespace and, of an update, name of a write that can be repeated without end.
+type Kind = [String; 5];
+
+/// Writes of one kind.
+struct Writes {
     since: Instant,
     reported: u32,
     /// Those that were not reported: how many, and the last.
     others: Option<(u64, Admission)>,
 }
 
-/// Recent updates, by user, resource, namespace and name.
+/// Recent writes, by kind.
 #[derive(Default)]
-struct Recent(Lock<HashMap<[String; 4], Updates>>);
+struct Recent(Lock<HashMap<Kind, Writes>>);
 
 impl Recent {
-    fn updates(&self) -> std::sync::MutexGuard<'_, HashMap<[String; 4], Updates>> {
+    fn writes(&self) -> std::sync::MutexGuard<'_, HashMap<Kind, Writes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_empty(&self) -> bool {
-        self.updates().is_empty()
+        self.writes().is_empty()
     }
 
-    /// Returns the update if it is to be reported on its own, and counts it otherwise.
-    fn pass(&self, update: Admission) -> Option<Admission> {
-        let mut recent = self.updates();
-        let Admission { user, resource, namespace, name, .. } = &update;
-        let key = [user.clone(), resource.clone(), namespace.clone(), name.clone()];
-        if recent.len() >= MOST_COUNTED && !recent.contains_key(&key) {
-            return Some(update);
+    /// Returns the write if it is to be reported on its own, and counts it otherwise.
+    fn pass(&self, write: Admission) -> Option<Admission> {
+        let Some(kind) = write.kind() else { return Some(write) };
+        let mut recent = self.writes();
+        if recent.len() >= MOST_COUNTED && !recent.contains_key(&kind) {
+            return Some(write);
         }
-        let fresh = || Updates { since: Instant::now(), reported: 0, others: None };
-        let updates = recent.entry(key).or_insert_with(fresh);
-        if updates.reported < UPDATES {
-            updates.reported += 1;
-            return Some(update);
+        let fresh = || Writes { since: Instant::now(), reported: 0, others: None };
+        let writes = recent.entry(kind).or_insert_with(fresh);
+        if writes.reported < REPORTED {
+            writes.reported += 1;
+            return Some(write);
         }
-        let before = updates.others.as_ref().map_or(0, |(count, _)| *count);
-        updates.others = Some((before + 1, update));
+        let before = writes.others.as_ref().map_or(0, |(count, _)| *count);
+        writes.others = Some((before + 1, write));
         None
     }
 
     /// Removes what is at least this old, and returns the reports of those that were counted.
     fn counted(&self, age: Duration) -> Vec<Admission> {
-        let mut recent = self.updates();
-        let old = recent.extract_if(|_, updates| updates.since.elapsed() >= age);
-        let summary = |(count, last): (u64, Admission)| Admission {
-            reason: format!("{count} more updates within a minute; the last one: {}", last.reason),
-            ..last
+        let mut recent = self.writes();
+        let old = recent.extract_if(|_, writes| writes.since.elapsed() >= age);
+        let summary = |(count, last): (u64, Admission)| {
+            let what = if last.verb == "create" { "refused creations" } else { "updates" };
+            let reason = format!("{count} more {what} within a minute; the last one: {}", last.reason);
+            Admission { reason, ..last }
         };
-        old.filter_map(|(_, updates)| updates.others.map(summary)).collect()
+        old.filter_map(|(_, writes)| writes.others.map(summary)).collect()
     }
 }
 
@@ -284,10 +300,7 @@ impl Reporter {
 
     /// Queues a report.
     pub(super) fn report(&self, admission: Admission) {
-        let is_update = admission.verb == "update";
-        let Some(admission) = (if is_update { self.recent.pass(admission) } else { Some(admission) }) else {
-            return;
-        };
+        let Some(admission) = self.recent.pass(admission) else { return };
         if self.queue.try_send(admission).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("an admission is not reported to the audit log: too many wait");
@@ -440,10 +453,39 @@ mod tests {
         drop(reporter);
         work.await;
         let recorded = sink.recorded.lock().unwrap();
-        assert_eq!(recorded.len(), UPDATES as usize + 2, "the other job's, and the count");
+        assert_eq!(recorded.len(), REPORTED as usize + 2, "the other job's, and the count");
         let last = recorded.last().unwrap();
         assert_eq!((last.review.as_str(), last.name.as_str()), ("499", "busy"));
         assert_eq!(last.reason, "480 more updates within a minute; the last one: spec.runPolicy.suspend");
+    }
+
+    #[tokio::test]
+    async fn many_refused_creations_in_a_namespace_are_counted_in_one_report_and_others_are_not() {
+        let sink = Arc::new(Picky { knows_lost: true, ..Picky::default() });
+        let (reporter, work) = Reporter::new(sink.clone(), CancellationToken::new());
+        for number in 0..100 {
+            let create = |namespace: &str, status: Option<i32>| Admission {
+                verb: "create".to_owned(),
+                namespace: namespace.to_owned(),
+                name: format!("job-{number}"),
+                status,
+                reason: status.map(|_| "Quota exceeded".to_owned()).unwrap_or_default(),
+                ..Admission::default()
+            };
+            reporter.report(create("full", Some(403)));
+            reporter.report(create("free", None));
+            if number == 0 {
+                reporter.report(create("other", Some(403)));
+            }
+        }
+        drop(reporter);
+        work.await;
+        let recorded = sink.recorded.lock().unwrap();
+        let of = |namespace: &str| recorded.iter().filter(|report| report.namespace == namespace).count();
+        assert_eq!((of("free"), of("full"), of("other")), (100, REPORTED as usize + 1, 1));
+        let last = recorded.last().unwrap();
+        assert_eq!((last.name.as_str(), last.status), ("job-99", Some(403)));
+        assert_eq!(last.reason, "80 more refused creations within a minute; the last one: Quota exceeded");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
+use http::StatusCode;
 use jobs::Kind;
 use jobs::delete::{self, Manner};
 
@@ -67,31 +68,69 @@ pub async fn batch_jobs(
         let right = Right::on_jobs(verb, *kind, &request.namespace);
         service.access.require(&caller, right, kind.names()).await?;
     }
+    let _place = match request.dry_run {
+        true => None,
+        false => Some(service.limits.batch(&caller.user)?),
+    };
     let jobs = selected(&service, &caller, &request, &filter).await?;
+    if !request.dry_run {
+        service.limits.charge(&caller.user, u32::try_from(jobs.len()).unwrap_or(u32::MAX));
+    }
     let results = stream::iter(jobs).map(|job| {
         let (service, caller) = (&service, &caller);
         async move {
             if request.dry_run {
-                return BatchResult { job: Some(job), outcome: "selected".to_owned(), problem: None };
+                let outcome = "selected".to_owned();
+                return (BatchResult { job: Some(job), outcome, problem: None }, None);
             }
             let outcome = change(service, caller, &job, action).await;
-            let status = outcome.as_ref().map_or_else(
-                |problem| (problem.status.as_u16(), problem.message.clone()),
-                |_| (200, String::new()),
-            );
-            let resource = filter::kind(&job.kind).unwrap_or_default().plural();
-            operation::about(resource, &job.name, Some(status));
+            let missing = match &outcome {
+                Err(problem) if problem.status == StatusCode::NOT_FOUND => {
+                    Some((job.clone(), problem.message.clone()))
+                }
+                Err(problem) => {
+                    about(&job, problem.status, problem.message.clone());
+                    None
+                }
+                Ok(_) => {
+                    about(&job, StatusCode::OK, String::new());
+                    None
+                }
+            };
             let (outcome, problem) = match outcome {
                 Ok(true) => ("done", None),
                 Ok(false) => ("unchanged", None),
                 Err(problem) => ("failed", Some(problem.message())),
             };
-            BatchResult { job: Some(job), outcome: outcome.to_owned(), problem }
+            (BatchResult { job: Some(job), outcome: outcome.to_owned(), problem }, missing)
         }
     });
-    let results: Vec<BatchResult> = results.buffered(AT_ONCE).collect().await;
+    let results: Vec<(BatchResult, Option<Missing>)> = results.buffered(AT_ONCE).collect().await;
+    let (results, missing): (Vec<BatchResult>, Vec<Option<Missing>>) = results.into_iter().unzip();
+    let missing: Vec<Missing> = missing.into_iter().flatten().collect();
+    about_missing(&missing);
     let failed = count(results.iter().filter(|result| result.problem.is_some()).count());
     Ok(BatchJobsResponse { results, failed })
+}
+
+/// A job that was not there, and the message about it.
+type Missing = (JobRef, String);
+
+/// Notes a job and what became of it, for the audit log.
+fn about(job: &JobRef, status: StatusCode, reason: String) {
+    let resource = filter::kind(&job.kind).unwrap_or_default().plural();
+    operation::about(resource, &job.name, Some((status.as_u16(), reason)));
+}
+
+/// Notes all jobs that were not there as one: anyone can name a thousand.
+fn about_missing(missing: &[Missing]) {
+    let Some(((first, message), others)) = missing.split_first() else { return };
+    let names: Vec<&str> = others.iter().map(|(job, _)| job.name.as_str()).collect();
+    let reason = match names.len() {
+        0 => message.clone(),
+        number => format!("{message}; {number} others were not found, either: {}", names.join(", ")),
+    };
+    about(first, StatusCode::NOT_FOUND, reason);
 }
 
 /// The jobs named, or those that match. A filter that selects everything is no selection: to delete all

@@ -111,6 +111,29 @@ fn a_batch_has_a_line_for_each_job() {
 }
 
 #[test]
+fn all_jobs_of_a_batch_that_are_not_there_have_one_line() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        stage.job(TEAM, "a").await;
+        let mut names: Vec<String> = (0..100).map(|number| format!("none-{number}")).collect();
+        names.push("a".to_owned());
+        let body = json!({ "action": "delete", "names": names });
+        let done = stage.rest("POST", "/api/v1/namespaces/team-cv/batch", JANE, Some(body)).await;
+        assert_eq!(done.json()["failed"], 100, "{}", done.text);
+        let mut found = lines(&stage, "").await;
+        found.sort_by(|one, other| one.1.cmp(&other.1));
+        let expected = [
+            line("BatchJobs", "", "RequestReceived", Value::Null),
+            line("BatchJobs", "a", "ResponseComplete", json!(200)),
+            line("BatchJobs", "none-0", "ResponseComplete", json!(404)),
+        ];
+        assert_eq!(found, expected);
+        let all = stage.get("/api/v1/audit", ADMIN).await.text;
+        assert!(all.contains("99 others were not found, either: none-1, none-2, "), "{all}");
+    });
+}
+
+#[test]
 fn an_export_is_a_chain_that_anybody_can_verify() {
     on_each(async |place| {
         let stage = Stage::on(place).await;
