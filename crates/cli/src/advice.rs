@@ -98,6 +98,7 @@ fn command(action: &Action) -> Option<String> {
         Action::Wait(job) => about("wait", job),
         Action::Resume(job) => about("resume", job),
         Action::Retry(job) => about("retry", job),
+        Action::Cancel(job) => about("cancel", job),
         Action::Clone(job) => about("clone", job),
         Action::Delete(job) => about("delete", job),
         Action::ShowUsage(job) => about("top", job),

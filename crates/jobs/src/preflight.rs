@@ -100,8 +100,8 @@ pub async fn preflight(
         let references = tokio::time::timeout(patience, missing_references(client, namespace, &asked)).await;
         found.extend(references.unwrap_or_default());
         found.extend(enforced.as_ref().and_then(|namespace| standard::forbids(namespace, &asked)));
-        if let Some(refused) = found.iter().find(|finding| finding.weight == Weight::Refused) {
-            return Err(refusal(refused));
+        if let Some(refused) = refusal(&found) {
+            return Err(refused);
         }
         waits.extend(found);
         waits.extend(queue.and_then(|(_, finding)| finding));
@@ -166,15 +166,23 @@ pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> S
     Snapshot { room, local_queues, cluster_queues: all(cluster), workloads: all(workloads) }
 }
 
-/// Returns the error for a finding that refuses a job.
-pub fn refusal(finding: &Finding) -> Error {
-    Error::Refused {
-        class: if finding.reason == Cause::QuotaExceeded { Class::Quota } else { Class::Invalid },
-        reason: finding.reason.word().to_owned(),
-        message: finding.message.clone(),
-        advice: Some(finding.advice.clone().with(Action::SkipPreflight)),
-        faults: Vec::new(),
+/// Returns the error for all findings that refuse a job: the first one's, with what the others say. `None` if none does.
+#[must_use]
+pub fn refusal(findings: &[Finding]) -> Option<Error> {
+    let mut refusals = findings.iter().filter(|finding| finding.weight == Weight::Refused);
+    let first = refusals.next()?;
+    let mut message = first.message.clone();
+    for other in refusals.filter(|other| other.message != first.message) {
+        message.push_str("; also ");
+        message.push_str(&other.message);
     }
+    Some(Error::Refused {
+        class: if first.reason == Cause::QuotaExceeded { Class::Quota } else { Class::Invalid },
+        reason: first.reason.word().to_owned(),
+        message,
+        advice: Some(first.advice.clone().with(Action::SkipPreflight)),
+        faults: Vec::new(),
+    })
 }
 
 /// Whether the caller may perform the action; `None` if the server does not say.
@@ -422,4 +430,30 @@ fn waiting(name: &str, queue: &DynamicObject, job: JobRef) -> Option<Finding> {
         advice: Advice::from("once the job is created, see its place in the queue")
             .with(Action::Explain(job)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_everything_that_refuses_the_job() {
+        let finding = |weight, message: &str| Finding {
+            weight,
+            reason: Cause::QuotaExceeded,
+            message: message.to_owned(),
+            wait: None,
+            advice: "ask for less".into(),
+        };
+        assert!(refusal(&[finding(Weight::Waits, "no node is free")]).is_none());
+        let all = [
+            finding(Weight::Refused, "8 GPUs exceed quota \"team\""),
+            finding(Weight::Refused, "64Gi of memory exceed quota \"team\""),
+            finding(Weight::Waits, "no node is free"),
+        ];
+        let Some(Error::Refused { class: Class::Quota, message, .. }) = refusal(&all) else {
+            panic!("not refused")
+        };
+        assert_eq!(message, "8 GPUs exceed quota \"team\"; also 64Gi of memory exceed quota \"team\"");
+    }
 }

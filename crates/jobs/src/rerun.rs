@@ -60,8 +60,9 @@ pub async fn retry(
             reason: "NotEnded".to_owned(),
             message: format!("{} \"{name}\" has not ended", kind.name()),
             advice: Some(
-                Advice::from("wait for it, or run a copy")
+                Advice::from("wait for it, cancel it, or run a copy")
                     .with(Action::Wait(kind.job(namespace, name)))
+                    .with(Action::Cancel(kind.job(namespace, name)))
                     .with(Action::Clone(kind.job(namespace, name))),
             ),
             faults: Vec::new(),

@@ -33,6 +33,8 @@ pub enum Action {
     Resume(JobRef),
     /// Run the ended job again.
     Retry(JobRef),
+    /// End it for good, without deleting it.
+    Cancel(JobRef),
     /// Run another job like this one.
     Clone(JobRef),
     /// Delete the job.

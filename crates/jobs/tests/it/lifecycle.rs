@@ -134,6 +134,12 @@ async fn a_retry_repeats_an_ended_job_under_the_next_name() {
     let rerun = Rerun::default();
     let error = rerun::retry(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap_err();
     assert_eq!((error.class(), error.reason()), (Class::Conflict, "NotEnded"));
+    let jobs::Error::Refused { advice: Some(advice), .. } = &error else { panic!("{error}") };
+    let of_pi = || KIND.job(TEAM, "pi");
+    assert_eq!(
+        advice.actions,
+        [jobs::Action::Wait(of_pi()), jobs::Action::Cancel(of_pi()), jobs::Action::Clone(of_pi())]
+    );
 
     stage.status("pi", json!({ "phase": "Failed" })).await;
     let second = rerun::retry(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap();

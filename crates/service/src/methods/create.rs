@@ -8,7 +8,6 @@ use jobs::submit::{self, Draft, DryRun};
 use jobs::{Class, Error, Kind, export, list};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use plan::Weight;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -104,8 +103,8 @@ async fn checked(
         return Ok((waits.iter().map(finding).collect(), None));
     }
     let (found, cost) = availability::of(service, caller, draft, namespace).await?;
-    if let Some(refused) = found.findings.iter().find(|finding| finding.weight == Weight::Refused) {
-        return Err(preflight::refusal(refused).into());
+    if let Some(refused) = preflight::refusal(&found.findings) {
+        return Err(refused.into());
     }
     Ok((found.findings.iter().map(finding).collect(), Some(availability::message(found, cost))))
 }
