@@ -5,6 +5,7 @@
 //! for the address that the same place names.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Limited};
@@ -30,6 +31,9 @@ const NAMESPACE: &str = "mpi-operator";
 const NAME: &str = "odh-training";
 /// What a pod has of its cluster.
 const IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How often a request is sent while the service asks to send it again, and the longest pause that it may ask for.
+const MOST_TRIES: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The maximum size of an answer; the service's own bound on an export is smaller.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -58,7 +62,9 @@ pub async fn find(console: &Console, global: &Global) -> Result<TrainingService,
         },
     };
     check_address(&place.url)?;
-    let config = place.config().await?;
+    let mut config = place.config().await?;
+    // The answer says when to try again, which may be long after what a person waits for in silence.
+    config.default_retry = false;
     let client = client::connect(config).map_err(|error| connect::no_client(&error))?;
     Ok(TrainingService { client, url: place.url, namespace: connection.namespace })
 }
@@ -197,6 +203,29 @@ impl TrainingService {
     }
 
     async fn text(&self, method: Method, path: &str, body: Option<&Value>) -> Result<String, Failure> {
+        let mut tries = 0;
+        loop {
+            let sent = self.once(method.clone(), path, body).await?;
+            let status = sent.status().as_u16();
+            let after = sent.headers().get("retry-after").and_then(|value| value.to_str().ok());
+            tries += 1;
+            if let Some(pause) = pause(status, after).filter(|_| tries < MOST_TRIES) {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            let body = Limited::new(sent.into_body(), MOST_BYTES).collect().await;
+            let bytes = body.map_err(|error| self.unreachable(&*error))?.to_bytes();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            return if (200..300).contains(&status) { Ok(text) } else { Err(problem(status, &text)) };
+        }
+    }
+
+    async fn once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<http::Response<Body>, Failure> {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -205,12 +234,7 @@ impl TrainingService {
             .header("content-type", "application/json")
             .body(Body::from(body.map(|body| body.to_string().into_bytes()).unwrap_or_default()));
         let request = request.map_err(|error| Failure::usage(error.to_string(), "check the names"))?;
-        let sent = self.client.send(request).await.map_err(|error| self.unreachable(&error))?;
-        let status = sent.status().as_u16();
-        let body = Limited::new(sent.into_body(), MOST_BYTES).collect().await;
-        let bytes = body.map_err(|error| self.unreachable(&*error))?.to_bytes();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if (200..300).contains(&status) { Ok(text) } else { Err(problem(status, &text)) }
+        self.client.send(request).await.map_err(|error| self.unreachable(&error))
     }
 
     fn unreachable(&self, error: &dyn std::error::Error) -> Failure {
@@ -232,6 +256,13 @@ impl TrainingService {
             "check the address and the network; a certificate that is not trusted needs ODH_TRAINING_CA",
         )
     }
+}
+
+/// How long to wait before the same request is sent again; `None` if it is not: only what was not done is, and only if it is
+/// possible again in a moment.
+fn pause(status: u16, retry_after: Option<&str>) -> Option<Duration> {
+    let after = Duration::from_secs(retry_after?.parse().ok()?);
+    (matches!(status, 429 | 503) && after <= LONGEST_PAUSE).then_some(after)
 }
 
 fn with_query(path: &str, query: &[(&str, String)]) -> String {
@@ -300,6 +331,14 @@ fn problem(status: u16, text: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_short_pause_is_waited_for() {
+        let pauses = [(503, Some("1")), (429, Some("2")), (503, Some("30")), (503, None), (500, Some("1"))];
+        let waited: Vec<Option<u64>> =
+            pauses.map(|(status, after)| pause(status, after).map(|pause| pause.as_secs())).to_vec();
+        assert_eq!(waited, [Some(1), Some(2), None, None, None]);
+    }
 
     #[test]
     fn a_token_is_not_sent_without_tls_to_another_machine() {

@@ -178,9 +178,10 @@ pub enum Switch {
   odh local up --image my-env=$HOME/venv             image my-env: ~/venv/bin first on PATH
   odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each, at once
 
-State is kept in $ODH_HOME (~/.local/share/odh if not set). --nodes, --gpus and --mode that are not
-given are as at the last start, and its images stay mapped; --reset forgets them. A cluster that is up
-adopts --image, --nodes and --gpus; a node with running pods must be drained before it goes.")]
+State is kept in $ODH_HOME (~/.local/share/odh if not set). --nodes, --gpus, --mode and
+--local-webhooks that are not given are as at the last start, and its images stay mapped; --reset
+forgets them. A cluster that is up adopts --image, --nodes and --gpus; a node with running pods must
+be drained before it goes. The other options take effect after odh local down.")]
 pub struct Up {
     /// What the cluster is to be like.
     #[command(flatten)]

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// # Errors
 /// If pods run on a node that would be removed, or the cluster does not answer.
 pub fn given(console: &Console, home: &Home, state: State, given: &ClusterOptions) -> Result<State, Failure> {
-    let is = Remembered::of(&state, remembered::read(home).mode);
+    let is = Remembered::of(&state, &remembered::read(home));
     let wanted = is.clone().with(given);
     if wanted == is {
         return Ok(state);
@@ -62,7 +62,7 @@ pub fn apply(home: &Home, state: Option<&State>, wanted: &Remembered) -> Result<
         match State::alive(home) {
             Some(after) if after.adoptions > state.adoptions => {
                 let Some(why) = &after.refused else { return Ok(Some(after)) };
-                remembered::write(home, &Remembered::of(&after, wanted.mode))?;
+                remembered::write(home, &Remembered::of(&after, wanted))?;
                 return Err(Failure::new(
                     Class::Conflict,
                     "NotAdopted",

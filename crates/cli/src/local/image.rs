@@ -20,7 +20,7 @@ pub fn run(console: &Console, verb: &ImageVerb) -> Result<u8, Failure> {
     let state = State::alive(&home);
     let last = remembered::read(&home);
     let mut wanted = match &state {
-        Some(state) => Remembered::of(state, last.mode),
+        Some(state) => Remembered::of(state, &last),
         None => last,
     };
     match verb {

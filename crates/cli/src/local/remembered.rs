@@ -20,12 +20,15 @@ pub struct Remembered {
     pub gpus: u32,
     /// How pods are isolated.
     pub mode: Mode,
+    /// Whether webhooks may reach this machine.
+    #[serde(default)]
+    pub local_webhooks: bool,
 }
 
 impl Default for Remembered {
     /// What is started if nothing is remembered and no option is given.
     fn default() -> Self {
-        Self { images: LocalImages::new(), nodes: 1, gpus: 0, mode: Mode::Auto }
+        Self { images: LocalImages::new(), nodes: 1, gpus: 0, mode: Mode::Auto, local_webhooks: false }
     }
 }
 
@@ -39,14 +42,16 @@ impl Remembered {
             nodes: given.nodes.unwrap_or(self.nodes),
             gpus: given.gpus.unwrap_or(self.gpus),
             mode: given.mode.unwrap_or(self.mode),
+            local_webhooks: given.local_webhooks || self.local_webhooks,
         }
     }
 
-    /// What a running cluster is like, except for its mode, which cannot change.
-    pub fn of(state: &State, mode: Mode) -> Self {
+    /// What a running cluster is like; what cannot change while it is up is as `last` has it.
+    pub fn of(state: &State, last: &Self) -> Self {
         let mut images = state.images.clone();
         images.remove(api::LAUNCH_IMAGE);
-        Self { images, nodes: state.nodes, gpus: state.gpus, mode }
+        let Self { mode, local_webhooks, .. } = *last;
+        Self { images, nodes: state.nodes, gpus: state.gpus, mode, local_webhooks }
     }
 
     /// The options that have these values where `given` does not say so already, as one would type them.
@@ -62,6 +67,7 @@ impl Remembered {
         add(given.nodes.is_some(), self.nodes == plain.nodes, format!("--nodes {}", self.nodes));
         add(given.gpus.is_some(), self.gpus == plain.gpus, format!("--gpus {}", self.gpus));
         add(given.mode.is_some(), self.mode == plain.mode, format!("--mode {}", self.mode.word()));
+        add(given.local_webhooks, !self.local_webhooks, "--local-webhooks".to_owned());
         words.join(" ")
     }
 }
@@ -73,12 +79,13 @@ pub fn complete(home: &Home, given: &ClusterOptions) -> (ClusterOptions, Option<
     last.images.retain(|_, directory| directory.is_dir());
     let whole = last.with(given);
     let added = whole.typed_beyond(given);
-    let Remembered { images, nodes, gpus, mode } = whole;
+    let Remembered { images, nodes, gpus, mode, local_webhooks } = whole;
     let options = ClusterOptions {
         images: images.into_iter().collect(),
         nodes: Some(nodes),
         gpus: Some(gpus),
         mode: Some(mode),
+        local_webhooks,
         ..given.clone()
     };
     (options, Some(added).filter(|added| !added.is_empty()))
@@ -119,19 +126,25 @@ mod tests {
             nodes: 4,
             gpus: 8,
             mode: Mode::Rootless,
+            local_webhooks: true,
         };
         assert_eq!(last.clone().with(&given(&[])), last);
         assert_eq!(
             last.typed_beyond(&given(&[])),
-            "--image train:1=/venv --nodes 4 --gpus 8 --mode rootless"
+            "--image train:1=/venv --nodes 4 --gpus 8 --mode rootless --local-webhooks"
         );
         let more = given(&["--gpus", "2", "--image", "train:1=/other", "--image", "x=/x"]);
         let whole = last.with(&more);
         assert_eq!((whole.nodes, whole.gpus), (4, 2));
         assert_eq!(whole.images["train:1"], PathBuf::from("/other"));
-        assert_eq!(whole.typed_beyond(&more), "--nodes 4 --mode rootless");
+        assert_eq!(whole.typed_beyond(&more), "--nodes 4 --mode rootless --local-webhooks");
+        let given_too = given(&["--nodes", "1", "--gpus", "0", "--mode", "auto", "--local-webhooks"]);
+        assert_eq!(Remembered::default().with(&given_too).typed_beyond(&given_too), "");
         assert_eq!(Remembered::default().typed_beyond(&given(&[])), "");
         let text = serde_json::to_string(&whole).unwrap();
         assert_eq!(serde_json::from_str::<Remembered>(&text).unwrap(), whole);
+        // A file of a version that did not remember webhooks.
+        let old = r#"{ "images": {}, "nodes": 1, "gpus": 0, "mode": "auto" }"#;
+        assert_eq!(serde_json::from_str::<Remembered>(old).unwrap(), Remembered::default());
     }
 }

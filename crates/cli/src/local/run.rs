@@ -63,6 +63,7 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
         if !up::is_as_asked(&given, &state) {
             return Err(up_with_other_options());
         }
+        up::differs(console, &given, &state);
         return adopt::given(console, home, state, &given);
     }
     let (options, _) = remembered::complete(home, &given);

@@ -31,7 +31,7 @@ use super::launch_agent::LaunchAgent;
 use super::log;
 use super::remembered::{self, Remembered};
 use super::service;
-use super::state::{Failures, State, process_started_ticks, write_private};
+use super::state::{Failures, State, kept, process_started_ticks, write_private};
 use super::variables;
 use crate::SANDBOX;
 use crate::arguments::{ClusterOptions, Mode, Switch};
@@ -50,7 +50,7 @@ const PROGRESS_PORT: u16 = 10443;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
     /// Jobs can be created.
-    Ready(State),
+    Ready(Box<State>),
     /// Another process holds the lock.
     Already,
     /// It cannot start.
@@ -119,7 +119,7 @@ async fn live(console: &Console, home: &Home, up: &ClusterOptions, detached: boo
     let mut state = describe(&cluster, up, images);
     let tell = |state: &State| {
         if detached {
-            say(&Message::Ready(state.clone()));
+            say(&Message::Ready(Box::new(state.clone())));
         } else {
             let kubeconfig = home.kubeconfig();
             console.note(&format!(
@@ -200,7 +200,7 @@ async fn until_told(
 
 /// Adopts the remembered images, nodes and GPUs. If the nodes cannot change, the images do.
 async fn adopt(home: &Home, cluster: &Cluster, state: &mut State) -> Result<(), ResizeError> {
-    let Remembered { images, nodes, gpus, mode: _ } = remembered::read(home);
+    let Remembered { images, nodes, gpus, .. } = remembered::read(home);
     state.images = with_agent(home, images);
     cluster.map_images(state.images.clone());
     if (nodes, gpus) != (state.nodes, state.gpus) {
@@ -425,6 +425,7 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: LocalImages) -> Stat
         adoptions: 0,
         refused: None,
         no_operator: up.no_operator,
+        kept_options: kept(up),
         failures: BTreeMap::new(),
         since: Timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -9,14 +9,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use clap::{Args as _, FromArgMatches as _};
 use jobs::Class;
 
 use super::home::{Home, unusable};
 use super::remembered::Remembered;
 use super::server::{self, Message};
-use super::state::State;
+use super::state::{State, kept};
 use super::{adopt, dashboard, disk, image, log, remembered};
-use crate::arguments::{ClusterOptions, Mode, Switch, Up};
+use crate::arguments::{ClusterOptions, Mode, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
 
@@ -105,7 +106,7 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
         let mut child = spawn(home, up)?;
         let said = child.stdout.take().map(listen);
         match said.and_then(|said| said.recv_timeout(START).ok()).flatten() {
-            Some(Message::Ready(state)) => return Ok(Started::New(state)),
+            Some(Message::Ready(state)) => return Ok(Started::New(*state)),
             // A concurrent `up` was faster.
             Some(Message::Already) => std::thread::sleep(LOOK),
             Some(Message::Failed { code, reason, message, hint }) => {
@@ -162,17 +163,11 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
         format!("--gpus={gpus}"),
         format!("--mode={}", mode.word()),
         format!("--port={}", up.port),
-        format!("--node-grace={}ms", up.node_grace.as_millis()),
-        format!("--dns-negative-ttl={}ms", up.dns_negative_ttl.as_millis()),
-        format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
     ];
     if up.no_operator {
         flags.push("--no-operator".to_owned());
     }
-    if up.local_webhooks {
-        flags.push("--local-webhooks".to_owned());
-    }
-    flags.extend(up.store_url_file.iter().map(|file| format!("--store-url-file={}", file.display())));
+    flags.extend(kept(up));
     flags.extend(up.images.iter().map(|(name, directory)| format!("--image={name}={}", directory.display())));
     flags
 }
@@ -276,16 +271,43 @@ fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Warns about options that a running cluster does not adopt.
-fn differs(console: &Console, up: &ClusterOptions, state: &State) {
-    if !is_as_asked(up, state) {
-        console.warn(
-            "the cluster keeps its mode, port and operator until it is stopped; to change them: odh local down, then odh local up",
-        );
+pub fn differs(console: &Console, up: &ClusterOptions, state: &State) {
+    let without = unadopted(up, state);
+    if !without.is_empty() {
+        console.warn(&format!(
+            "the running cluster does not adopt {}: it stays as it was started until it is stopped; to change that: \
+             odh local down, then odh local up with these options",
+            without.join(", ")
+        ));
     }
 }
 
-/// Whether a running cluster has all options that were given, except for those that it adopts: images, nodes and GPUs.
+/// The options that were given and that a running cluster neither has nor adopts. One with its default counts as not given.
+fn unadopted(up: &ClusterOptions, state: &State) -> Vec<String> {
+    let started_so = started_as_asked(up, state).into_iter().filter(|(_, is_so)| !is_so);
+    let mut names: Vec<String> = started_so.map(|(name, _)| name.to_owned()).collect();
+    let defaults = kept_defaults();
+    let asked = kept(up).into_iter().filter(|flag| !defaults.contains(flag));
+    let lacking = asked.filter(|flag| !state.kept_options.contains(flag));
+    names.extend(lacking.map(|flag| flag.split('=').next().unwrap_or_default().to_owned()));
+    names
+}
+
+/// What [`kept`] returns if no option is given.
+fn kept_defaults() -> Vec<String> {
+    let command = ClusterOptions::augment_args(clap::Command::new("up"));
+    let matches = command.try_get_matches_from(["up"]).ok();
+    let options = matches.and_then(|matches| ClusterOptions::from_arg_matches(&matches).ok());
+    options.as_ref().map(kept).unwrap_or_default()
+}
+
+/// Whether a running cluster has all options that were given that decide how jobs run, except for those that it adopts:
+/// images, nodes and GPUs.
 pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
+    started_as_asked(up, state).into_iter().all(|(_, is_so)| is_so)
+}
+
+fn started_as_asked(up: &ClusterOptions, state: &State) -> [(&'static str, bool); 3] {
     let mode = match up.mode {
         None | Some(Mode::Auto) => true,
         Some(asked) => state.mode == asked.word(),
@@ -293,5 +315,5 @@ pub fn is_as_asked(up: &ClusterOptions, state: &State) -> bool {
     // Without the flag, a cluster stays as it is.
     let operator = !up.no_operator || state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
-    mode && operator && port
+    [("--mode", mode), ("--port", port), ("--no-operator", operator)]
 }

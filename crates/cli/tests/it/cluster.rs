@@ -48,6 +48,21 @@ fn up_twice_down_twice_and_nothing_is_left() {
 }
 
 #[test]
+fn a_running_cluster_names_the_options_that_it_does_not_adopt_and_the_next_one_remembers_webhooks() {
+    let home = Home::new();
+    home.run("local up").ends(0);
+    let late = home.run("local up --local-webhooks --node-grace 5s").ends(0);
+    late.says("does not adopt --node-grace, --local-webhooks").says("odh local down");
+    let put = "training notifications put own --phase Failed --url http://127.0.0.1:9/hook";
+    home.run(put).ends(5).says("started with --local-webhooks");
+    home.run("local down").ends(0);
+    home.run("local up").ends(0).says("as the last time, with --local-webhooks");
+    home.run(put).ends(0);
+    let again = home.run("local up --local-webhooks").ends(0);
+    assert!(!again.err.contains("does not adopt"), "{}", again.err);
+}
+
+#[test]
 fn a_killed_cluster_is_no_obstacle() {
     let home = Home::new();
     home.run("local up").ends(0);
