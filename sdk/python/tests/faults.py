@@ -18,6 +18,11 @@ TOO_MANY = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\nContent-Length: 78\r\n"
     b'Connection: close\r\n\r\n{"code":"TooManyRequests","message":"too many","reason":"TooManyRequests"}    '
 )
+#: The store of the service is full.
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 30\r\n"
+    b'Content-Length: 62\r\nConnection: close\r\n\r\n{"code":"Unavailable","message":"full","reason":"StorageFull"}'
+)
 NOT_THE_SERVICE = (
     b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 8\r\nConnection: close\r\n\r\nno route"
 )

@@ -291,6 +291,9 @@ def test_code_that_cannot_be_shipped_is_refused(tmp_path: Path) -> None:
         ({"code": train, "command": ["python", "x.py"]}, ["command"]),
         ({"code": train, "in_launcher": True}, ["code"]),
         ({"code": large, "command": ["x"], "code_arguments": {"steps": 1}}, ["code_arguments"]),
+        ({"code": "nosuch.py"}, ["command", "code"]),
     ]
     for fields, wanted in paths:
         assert [fault.path for fault in faults(made({**BASE, **fields}))] == wanted
+    with pytest.raises(InvalidSpecError, match=r"code names nosuch\.py, which is neither a file nor a folder"):
+        body(made({**BASE, "code": "nosuch.py"}))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from faults import NOT_THE_SERVICE, TOO_MANY, Proxy, proxy
+from faults import FULL, NOT_THE_SERVICE, TOO_MANY, Proxy, proxy
 from local_cluster import IMAGE, Cluster
 
 from openshift_ai.training import (
@@ -23,7 +23,7 @@ from openshift_ai.training import (
     UsageError,
 )
 
-QUICK = Backoff(attempts=4, first=0.01, longest=0.05)
+QUICK = Backoff(attempts=4, first=0.01, longest=2)
 #: Writes numbers, slowly at first, so that connections break within.
 COUNTS = [
     "python",
@@ -70,6 +70,29 @@ def test_too_many_requests_wait_as_long_as_the_service_says(bad: Proxy, behind: 
         with pytest.raises(TooManyRequestsError) as caught:
             once.whoami()
     assert (caught.value.code, caught.value.retry_after, caught.value.status) == ("TooManyRequests", 1, 429)
+
+
+def test_an_answer_that_asks_for_a_longer_wait_than_the_longest_is_raised_at_once(bad: Proxy, cluster: Cluster) -> None:
+    with MPIJobClient(bad.url, token=cluster.token) as client:
+        bad.answer(FULL)
+        began = time.monotonic()
+        with pytest.raises(UnavailableError, match="full") as caught:
+            client.whoami()
+        assert time.monotonic() - began < 5
+        assert (caught.value.retry_after, caught.value.reason, bad.faults) == (30, "StorageFull", [])
+
+
+def test_the_first_wait_that_is_noticed_is_logged_once(
+    bad: Proxy, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Backoff(attempts=4, first=1.1, factor=1, jitter=0)
+    with MPIJobClient(bad.url, token=cluster.token, backoff=slow) as client:
+        bad.refuse(2)
+        assert client.whoami().user
+    told = [record.getMessage() for record in caplog.records if record.name == "openshift_ai.training"]
+    assert len(told) == 1, told
+    assert "does not answer" in told[0]
+    assert told[0].endswith("; trying again in 1 s")
 
 
 def test_an_answer_that_is_not_the_services_is_plainly_said(bad: Proxy, cluster: Cluster) -> None:

@@ -133,7 +133,8 @@ def test_a_missing_program_names_what_brings_it_there() -> None:
 def test_waits_grow_and_are_bounded() -> None:
     steady = Backoff(attempts=5, first=1, factor=2, longest=5, jitter=0)
     assert [steady.wait(failures) for failures in range(1, 6)] == [1, 2, 4, 5, None]
-    assert steady.wait(1, at_least=9) == 9
+    assert steady.wait(1, at_least=5) == 5
+    assert steady.wait(1, at_least=9) is None, "a longer wait than the longest is none"
     random = [Backoff(first=1).wait(1) or 0 for _ in range(50)]
     assert 0.5 <= min(random) < max(random) <= 1
     assert Backoff(attempts=10**6).wait(10**5) is not None

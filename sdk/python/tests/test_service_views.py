@@ -63,6 +63,9 @@ def test_quotas_and_the_cluster_are_shown_in_numbers(cluster: Cluster, namespace
     assert found is not None
     assert [(r.resource, r.hard) for r in found.resources] == [("requests.nvidia.com/gpu", "4")]
     assert client.overview().nodes[0].gpus >= 8
+    gpus = client.gpus(namespace=namespace).cluster
+    assert gpus is not None
+    assert sum(one.gpus for one in gpus.sums) >= 8
     assert client.sign_in_address().path.startswith("/")
     assert client.availability(name="x", image=IMAGE, command=["x"], gpus_per_worker=1).start == "Now"
     assert client.capacity(workers=1, gpus_per_worker=1, cpu_per_worker="100m").start == "Now"
@@ -76,8 +79,9 @@ def test_every_method_of_the_contract_is_used() -> None:
     used = "".join(path.read_text() for path in (package / "_async").glob("*.py"))
     methods = [name for name, value in vars(models).items() if isinstance(value, models.Method)]
     assert len(methods) > 15
-    # The operator's webhook calls the one, a form the other.
-    assert [name for name in methods if f"models.{name}" not in used] == ["RECORD_ADMISSIONS", "RENDER_JOB"]
+    # The operator's webhook calls the first, a form the others.
+    unused = [name for name in methods if f"models.{name}" not in used]
+    assert unused == ["RECORD_ADMISSIONS", "LIST_CHOICES", "RENDER_JOB"]
 
 
 def test_copies_of_a_job_are_related_to_it(client: MPIJobClient, namespace: str) -> None:

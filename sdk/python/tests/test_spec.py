@@ -34,6 +34,7 @@ from openshift_ai.training import (
 )
 from openshift_ai.training import _models as models
 from openshift_ai.training._checks import STARTERS, faults
+from openshift_ai.training._http import problem
 from openshift_ai.training._request import body
 from openshift_ai.training._spec import (
     GPU_SUFFIX,
@@ -44,6 +45,7 @@ from openshift_ai.training._spec import (
     PodSpec,
     ShortFields,
     SpecFields,
+    in_own_words,
     is_gpu,
     made,
 )
@@ -464,3 +466,25 @@ def test_a_file_where_pods_have_a_folder_of_their_own_is_warned_of(
         job = client.create_mpijob(**BASE | {"name": "hidden", "command": ["python", "train.py"]}, suspend=True)
         monkeypatch.chdir(REPOSITORY)
     assert [warning for warning in job.warnings if "cannot see train.py" in warning]
+
+
+def test_a_warning_about_the_image_of_the_job_names_the_field_that_was_written() -> None:
+    pods = "spec.mpiReplicaSpecs[{}].template.spec.containers[0]."
+    text = 'image: "x" may be a different image'
+    texts = [pods.format(role) + text for role in ("Launcher", "Worker")]
+    plain = made({"name": "x", "image": "x", "command": ["x"]})
+    assert [in_own_words(plain, one) for one in texts] == [text, text]
+    own = made({"name": "x", "image": "y:1", "command": ["x"], "worker_spec": WorkerSpec(image="x")})
+    assert in_own_words(own, texts[1]) == f"worker_spec.{text}"
+    limits = pods.format("Worker") + "resources.limits: not set"
+    assert in_own_words(plain, limits) == "worker_spec.resources.limits: not set"
+
+
+def test_a_fault_that_the_message_says_is_printed_once() -> None:
+    fault, fix = '"yesterday" is not a time', "use 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z"
+    field = {"path": "since", "fault": fault, "fix": fix}
+    error = problem({"code": "Invalid", "message": f"since: {fault}", "hint": fix, "fields": [field]}, status=422)
+    assert str(error) == f"since: {fault}\nWhat to do: {fix}"
+    other = {"path": "until", "fault": "is before since", "fix": ""}
+    more = problem({"code": "Invalid", "message": f"since: {fault}", "hint": fix, "fields": [field, other]}, status=422)
+    assert str(more) == f"since: {fault}\n  until: is before since\nWhat to do: {fix}"

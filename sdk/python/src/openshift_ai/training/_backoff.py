@@ -17,13 +17,13 @@ class Backoff:
     factor: float = 2.0
     """How much longer each further wait is."""
     longest: float = 10.0
-    """The longest wait."""
+    """The longest wait. An answer that asks for a longer one is not waited for: its error is raised at once."""
     jitter: float = 0.5
     """The part of a wait that is random, from 0 to 1, so that many clients do not come back together."""
 
     def wait(self, failures: int, at_least: float | None = None) -> float | None:
-        """The seconds to wait after this many failures in a row; `None` if that were enough."""
-        if failures >= self.attempts:
+        """The seconds to wait after this many failures in a row; `None` if that were enough, or the wait too long."""
+        if failures >= self.attempts or (at_least or 0.0) > self.longest:
             return None
         # A factor to the power of a large number of failures is larger than any float.
         planned = min(self.first * self.factor ** min(failures - 1, 64), self.longest)

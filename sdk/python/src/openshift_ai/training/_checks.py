@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._annotations import annotation_faults, job_annotations, quoted
 from ._errors import FieldFault, InvalidSpecError
+from ._files import missing
 from ._spec import NVIDIA_GPU, ScratchVolume, made, short_form
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ def _code(spec: MPIJobSpec) -> Iterator[FieldFault]:
     elif callable(spec.code) and spec.command:
         fix = "omit it, or ship the file that it names"
         yield FieldFault("command", "is never run, because code is a function", fix)
+    elif spec.code is not None and not callable(spec.code) and (fault := missing(spec.code)):
+        yield fault
     if spec.code_arguments and not callable(spec.code):
         yield FieldFault("code_arguments", "are arguments of a function, but code is not one", "add them to command")
 

@@ -84,9 +84,14 @@ class TrainingError(Exception):
 
     def __str__(self) -> str:
         lines = [self.message]
-        lines += [f"  {line}" for line in self.details if line not in self.message]
+        said = {str(one) for one in self.fields if one.fix in ("", self.hint) and _names(self.message, one)}
+        lines += [f"  {line}" for line in self.details if line not in self.message and line not in said]
         lines += [f"What to do: {self.hint}"] if self.hint and self.hint not in "\n".join(lines) else []
         return "\n".join(lines)
+
+
+def _names(message: str, one: FieldFault) -> bool:
+    return f"{one.path}: {one.fault}" in message or f"{one.path} {one.fault}" in message
 
 
 class ConfigurationError(TrainingError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ._errors import field_error
+from ._errors import FieldFault, field_error
 
 #: The most files of a folder.
 MOST_FILES = 2_000
@@ -32,6 +32,19 @@ class Link:
 
 
 Content = bytes | Link
+
+
+def missing(code: str | Path | Sequence[str | Path]) -> FieldFault | None:
+    """The fault of code that is not there."""
+    for given in [code] if isinstance(code, (str, Path)) else code:
+        try:
+            is_there = Path(given).is_dir() or Path(given).is_file()
+        except (OSError, ValueError):
+            # A program's text is no name of a file.
+            is_there = False
+        if not is_there:
+            return FieldFault("code", f"names {given}, which is neither a file nor a folder", "give the path of one")
+    return None
 
 
 def files_of(code: str | Path | Sequence[str | Path]) -> dict[str, Content]:
@@ -58,8 +71,8 @@ def _files(given: Path, prefix: str) -> Iterator[tuple[str, Content]]:
         yield from ((prefix + path, content) for path, content in _folder(given))
     elif given.is_file():
         yield given.name, given.read_bytes()
-    else:
-        raise field_error("code", f"names {given}, which is neither a file nor a folder", "give the path of one")
+    elif fault := missing(given):
+        raise field_error(*fault)
 
 
 def _folder(folder: Path) -> Iterator[tuple[str, Content]]:

@@ -1086,6 +1086,17 @@ class HardwareProfileChoices(Message):
     """The profiles."""
 
 
+class KindSupport(Message):
+    """Whether the cluster has a kind of job."""
+
+    kind: str = ""
+    """The kind."""
+
+    state: str = ""
+    """`Unknown`: the cluster has not answered yet. A kind that is installed later is found within 5 minutes.
+    """
+
+
 class Permission(Message):
     """Whether the caller may do something."""
 
@@ -1104,6 +1115,9 @@ class Identity(Message):
 
     groups: list[str] = []
     """The groups."""
+
+    kinds: list[KindSupport] = []
+    """Each kind of job, and whether the cluster has it."""
 
     permissions: list[Permission] = []
     """What the caller may do in the namespace."""
@@ -1286,6 +1300,11 @@ class Job(Message):
     fixes: list[Fix] = []
     """The changes to a copy of the job that may remove the cause of its failure or its waiting, the best one
     first.
+    """
+
+    last_lines: list[str] = []
+    """The last lines that the failed or hanging rank or Launcher printed, the oldest first, without those of
+    mpirun; empty if there are none, or they cannot be read.
     """
 
     manifest: str = ""

@@ -516,10 +516,16 @@ _PATHS = {
 }
 
 
-def in_own_words(text: str) -> str:
+def in_own_words(spec: MPIJobSpec, text: str) -> str:
     """A warning about the manifest that was made of a specification, with the path in the specification."""
     path = next((path for path in _PATHS if text.startswith(path)), None)
-    return text if path is None else _PATHS[path] + text.removeprefix(path)
+    if path is None:
+        return text
+    field = text.removeprefix(path)
+    pod = {"worker_spec.": spec.worker_spec, "launcher_spec.": spec.launcher_spec}.get(_PATHS[path])
+    # The job's image is written once, for both.
+    is_of_the_job = pod is not None and pod.image is None and field.startswith("image:")
+    return field if is_of_the_job else _PATHS[path] + field
 
 
 #: Arguments of the short form, and the resource that each is of every Worker.

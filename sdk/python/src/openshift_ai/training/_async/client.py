@@ -120,7 +120,7 @@ class AsyncMPIJobClient:
 
         asked, hidden = await self._placed(_asked(spec, fields))
         answer = await self._create(_content(asked), asked.namespace, skip_checks, idempotency_key)
-        job = self._created(answer, hidden, in_own_words)
+        job = self._created(answer, hidden, lambda text: in_own_words(asked, text))
         if wait_for_start:
             await job.wait_until("Running")
         return job
@@ -261,7 +261,7 @@ class AsyncMPIJobClient:
         """The created job. What the service says about it is warned of, in the name of the caller's caller."""
         response = models.CreateJobResponse.model_validate(answer)
         job = AsyncMPIJob(self, statuses.JobStatus.model_validate((answer or {})["job"]))
-        job.warnings, job.waits = [*map(worded, response.warnings), *hidden], response.waits
+        job.warnings, job.waits = [*dict.fromkeys(map(worded, response.warnings)), *hidden], response.waits
         waits = [f"{wait.message} ({wait.advice})" if wait.advice else wait.message for wait in job.waits]
         for text in (*job.warnings, *(f"it waits: {text}" for text in waits)):
             warnings.warn(f"{job.name}: {text}", JobWarning, stacklevel=3)
@@ -433,6 +433,16 @@ class AsyncMPIJobClient:
             "queue": queue,
         }
         return models.CheckCapacityResponse.model_validate(await self.transport.call(models.CHECK_CAPACITY, {}, query))
+
+    async def gpus(self, *, namespace: str | None = None) -> models.ListGpusResponse:
+        """How many GPUs are free, in sums by model and by queue, for everybody who may create jobs in the namespace.
+
+        What is unknown is `None`, with the reason in `unknown`.
+        """
+        place = namespace or await self.namespace()
+        return models.ListGpusResponse.model_validate(
+            await self.transport.call(models.LIST_GPUS, {"namespace": place}, {})
+        )
 
     async def quota(self, *, namespace: str | None = None) -> models.NamespaceQuota | None:
         """How full a namespace's quotas are; `None` if it has none."""

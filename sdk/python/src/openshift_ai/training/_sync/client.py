@@ -121,7 +121,7 @@ class MPIJobClient:
 
         asked, hidden = self._placed(_asked(spec, fields))
         answer = self._create(_content(asked), asked.namespace, skip_checks, idempotency_key)
-        job = self._created(answer, hidden, in_own_words)
+        job = self._created(answer, hidden, lambda text: in_own_words(asked, text))
         if wait_for_start:
             job.wait_until("Running")
         return job
@@ -258,7 +258,7 @@ class MPIJobClient:
         """The created job. What the service says about it is warned of, in the name of the caller's caller."""
         response = models.CreateJobResponse.model_validate(answer)
         job = MPIJob(self, statuses.JobStatus.model_validate((answer or {})["job"]))
-        job.warnings, job.waits = [*map(worded, response.warnings), *hidden], response.waits
+        job.warnings, job.waits = [*dict.fromkeys(map(worded, response.warnings)), *hidden], response.waits
         waits = [f"{wait.message} ({wait.advice})" if wait.advice else wait.message for wait in job.waits]
         for text in (*job.warnings, *(f"it waits: {text}" for text in waits)):
             warnings.warn(f"{job.name}: {text}", JobWarning, stacklevel=3)
@@ -428,6 +428,14 @@ class MPIJobClient:
             "queue": queue,
         }
         return models.CheckCapacityResponse.model_validate(self.transport.call(models.CHECK_CAPACITY, {}, query))
+
+    def gpus(self, *, namespace: str | None = None) -> models.ListGpusResponse:
+        """How many GPUs are free, in sums by model and by queue, for everybody who may create jobs in the namespace.
+
+        What is unknown is `None`, with the reason in `unknown`.
+        """
+        place = namespace or self.namespace()
+        return models.ListGpusResponse.model_validate(self.transport.call(models.LIST_GPUS, {"namespace": place}, {}))
 
     def quota(self, *, namespace: str | None = None) -> models.NamespaceQuota | None:
         """How full a namespace's quotas are; `None` if it has none."""

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from .. import _http
+from .. import _http, _notes
 from .._backoff import Backoff
 from .._errors import ConfigurationError, TrainingError, UnauthenticatedError, UnavailableError
 from .._signin import LOOPBACK, Service
@@ -31,6 +31,8 @@ CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 45.0
 #: A stream that was connected once waits for the service for about five minutes: as long as a restart may take.
 STREAM_BACKOFF = Backoff(attempts=40)
+#: The longest wait in seconds that is not told.
+LONGEST_SILENT_WAIT = 1.0
 
 
 class Transport:
@@ -98,7 +100,7 @@ class Transport:
         refusal means so; the answer is then `None`.
         """
         failures = 0
-        is_renewed = False
+        is_renewed = is_told = False
         while True:
             try:
                 return self._once(method, path, query, body, headers)
@@ -112,6 +114,7 @@ class Transport:
                 wait = self.backoff.wait(failures, error.retry_after) if error.retryable else None
                 if wait is None:
                     raise
+                is_told = is_told or _tell(error, wait)
                 runtime.sleep(wait)
 
     def _renew(self, error: TrainingError) -> bool:
@@ -263,7 +266,7 @@ class Transport:
         An empty list is a sign of life. With a deadline, the stream ends with `DeadlinePassed` within a second of it.
         """
         failures = 0
-        is_renewed = False
+        is_renewed = is_told = False
         backoff = self.backoff
         while True:
             silence = SILENCE_SECONDS if deadline is None else min(SILENCE_SECONDS, deadline - monotonic())
@@ -274,7 +277,7 @@ class Transport:
                     for batch in batches:
                         items = _items(batch)
                         yield items
-                        failures, is_renewed, backoff = 0, False, STREAM_BACKOFF
+                        failures, is_renewed, is_told, backoff = 0, False, False, STREAM_BACKOFF
                         if deadline is not None and deadline - monotonic() < silence - 1:
                             # The next silence may be as long as this one, which would be too long.
                             break
@@ -285,17 +288,30 @@ class Transport:
                     is_renewed = True
                     continue
                 failures += 1
-                wait = backoff.wait(failures, error.retry_after) if error.retryable else None
+                at_least = error.retry_after
+                if backoff is STREAM_BACKOFF and at_least is not None:
+                    # A stream that was connected once is not given up for a long wait: it asks earlier.
+                    at_least = min(at_least, backoff.longest)
+                wait = backoff.wait(failures, at_least) if error.retryable else None
                 is_late = deadline is not None and monotonic() + (wait or 0) >= deadline
                 if is_late:
                     raise DeadlinePassed from error
                 if wait is None:
                     raise
+                is_told = is_told or _tell(error, wait)
                 runtime.sleep(wait)
 
 
 class DeadlinePassed(Exception):  # noqa: N818 - it never leaves this package
     """The time for a wait is over."""
+
+
+def _tell(error: TrainingError, wait: float) -> bool:
+    """Logs that a request is sent again after a wait, if that is long enough to be noticed; whether it is."""
+    if wait <= LONGEST_SILENT_WAIT:
+        return False
+    _notes.log(f"{error.message}; trying again in {wait:.0f} s")
+    return True
 
 
 def _items(batch: list[bytes]) -> list[dict[str, Any]]:
