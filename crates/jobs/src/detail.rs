@@ -1,6 +1,8 @@
 //! One job in full, for a page about it: its description, what it waits for and who must act, the steps of its way, and
 //! the changes that may remove the cause of its trouble. All of it is computed from one reading of the cluster.
 
+use std::time::Duration;
+
 use api::Phase;
 use kube::Client;
 use plan::{Explanation, Step};
@@ -11,10 +13,13 @@ use crate::fix::{Fix, fixes};
 use crate::last_lines::{MOST_LINES, last_lines};
 use crate::{Error, Kind, list, queue, runtime};
 
+/// The time limit for the last lines of the output, which a page can do without.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A job in full.
 #[derive(Clone, Debug)]
 pub struct Detail {
-    /// The job with its pods and events, without the last lines of its output.
+    /// The job with its pods and events.
     pub description: Description,
     /// What it waits for, or how it ended.
     pub explanation: Explanation,
@@ -24,7 +29,7 @@ pub struct Detail {
     pub fixes: Vec<Fix>,
 }
 
-/// Reads a job in full. Its output is not read.
+/// Reads a job in full. Of its output, the last lines are read if it failed or stalled, in at most [`PATIENCE`].
 ///
 /// # Errors
 /// If the job itself cannot be read.
@@ -40,6 +45,10 @@ pub async fn detail(client: &Client, kind: Kind, namespace: &str, name: &str) ->
     let fixes = fixes(&object);
     let mut description = described(client, object, &children).await;
     description.advise(&explanation);
+    if has_last_lines(&description) {
+        let lines = last_lines(client, &description.object, &children.pods, MOST_LINES);
+        description.last_lines = tokio::time::timeout(PATIENCE, lines).await.unwrap_or_default();
+    }
     Ok(Detail { description, explanation, steps, fixes })
 }
 
@@ -59,7 +68,7 @@ pub async fn describe(
     if kind == Kind::TrainJob {
         fill_from_runtime(client, &mut found).await;
     }
-    if found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running {
+    if has_last_lines(&found) {
         found.last_lines = last_lines(client, &found.object, &children.pods, MOST_LINES).await;
     }
     if found.row.phase == Phase::Failed {
@@ -67,6 +76,11 @@ pub async fn describe(
         found.advise(&explained.explanation);
     }
     Ok(found)
+}
+
+/// Whether the last lines of the output say something about the job: it failed, or it hangs.
+fn has_last_lines(found: &Description) -> bool {
+    found.row.phase == Phase::Failed || found.row.cause.is_some() && found.row.phase == Phase::Running
 }
 
 /// Fills in what a TrainJob leaves to its runtime, as far as that may be read.

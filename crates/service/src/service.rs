@@ -38,7 +38,7 @@ use crate::tenants::Tenants;
 use crate::upkeep;
 use crate::watch::{Listeners, Watches};
 
-/// The memory for forms: of all addresses, and of each. Their senders are not known yet.
+/// The memory for forms, with the heads of their requests: of all addresses, and of each. Their senders are not known yet.
 const FORMS_MEMORY: usize = 8 << 20;
 const FORMS_MEMORY_OF_ADDRESS: usize = 1 << 20;
 

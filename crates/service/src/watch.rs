@@ -2,7 +2,7 @@
 //! row as it is read, so that whole objects are never held.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use controller_runtime::cache::{Cache, Change, follow};
@@ -119,8 +119,25 @@ pub struct Listeners {
     pub samples: Arc<Samples>,
 }
 
+/// Whether the cluster serves each kind, as far as that is known. A kind that was served once counts as served.
+#[derive(Clone, Debug, Default)]
+pub struct Served(Arc<Mutex<[Option<bool>; Kind::ALL.len()]>>);
+
+impl Served {
+    /// Returns whether the cluster serves a kind; `None` if that is unknown.
+    pub fn get(&self, kind: Kind) -> Option<bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]
+    }
+
+    fn set(&self, kind: Kind, is_served: bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize] = Some(is_served);
+    }
+}
+
 /// The watches.
 pub struct Watches {
+    /// Which kinds the cluster serves.
+    pub served: Served,
     mpi: Cache<MpiJob>,
     train: Cache<TrainJob>,
     pytorch: Cache<PyTorchJob>,
@@ -135,11 +152,13 @@ impl Watches {
         listeners: &Listeners,
         stop: &CancellationToken,
     ) -> Self {
+        let served = Served::default();
         Self {
-            mpi: start(client, board, listeners, stop),
-            train: start(client, board, listeners, stop),
-            pytorch: start(client, board, listeners, stop),
-            tf: start(client, board, listeners, stop),
+            mpi: start(client, board, listeners, &served, stop),
+            train: start(client, board, listeners, &served, stop),
+            pytorch: start(client, board, listeners, &served, stop),
+            tf: start(client, board, listeners, &served, stop),
+            served,
         }
     }
 
@@ -163,6 +182,7 @@ fn start<const KIND: usize>(
     client: &Client,
     board: &Arc<Board>,
     listeners: &Listeners,
+    known: &Served,
     stop: &CancellationToken,
 ) -> Cache<Reduced<KIND>> {
     let cache: Cache<Reduced<KIND>> = Cache::default();
@@ -186,10 +206,10 @@ fn start<const KIND: usize>(
         filled.filled().await;
         recorder.filled(Reduced::<KIND>::JOBS);
     });
-    let (followed, client, stop) = (cache.clone(), client.clone(), stop.clone());
+    let (followed, client, known, stop) = (cache.clone(), client.clone(), known.clone(), stop.clone());
     tokio::spawn(async move {
         let kind = Reduced::<KIND>::JOBS;
-        if stop.run_until_cancelled(served(kind, &client)).await.is_some() {
+        if stop.run_until_cancelled(served(kind, &client, &known)).await.is_some() {
             follow(Api::all_with(client, &kind.resource()), followed, stop).await;
         }
     });
@@ -197,13 +217,13 @@ fn start<const KIND: usize>(
 }
 
 /// Returns once the cluster serves a kind.
-async fn served(kind: Kind, client: &Client) {
+async fn served(kind: Kind, client: &Client, known: &Served) {
     let api = kind.api_all(client);
     let mut wait = SERVED_FIRST;
     loop {
         match api.list_metadata(&ListParams::default().limit(1)).await {
-            Ok(_) => return,
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Ok(_) => return known.set(kind, true),
+            Err(kube::Error::Api(status)) if status.code == 404 => known.set(kind, false),
             Err(error) => tracing::warn!(kind = kind.name(), %error, "cannot watch jobs; trying again"),
         }
         tokio::time::sleep(wait).await;

@@ -1573,6 +1573,8 @@ export interface components {
         Identity: {
             /** @description The groups. */
             groups: string[];
+            /** @description Each kind of job, and whether the cluster has it. */
+            kinds: components["schemas"]["KindSupport"][];
             /** @description What the caller may do in the namespace. */
             permissions: components["schemas"]["Permission"][];
             /** @description Whether notification rules may have an e-mail address: whether the service has an SMTP server. */
@@ -1600,6 +1602,8 @@ export interface components {
             failure?: components["schemas"]["Failure"];
             /** @description The changes to a copy of the job that may remove the cause of its failure or its waiting, the best one first. */
             fixes: components["schemas"]["Fix"][];
+            /** @description The last lines that the failed or hanging rank or Launcher printed, the oldest first, without those of mpirun; empty if there are none, or they cannot be read. */
+            lastLines: string[];
             /** @description The object as the cluster has it, as YAML. */
             manifest?: string;
             /** @description Its pods: the Launcher's first, then Workers by index. */
@@ -2165,6 +2169,19 @@ export interface components {
              * @enum {string}
              */
             type?: "snapshot" | "change" | "heartbeat";
+        };
+        /** @description Whether the cluster has a kind of job. */
+        KindSupport: {
+            /**
+             * @description The kind.
+             * @enum {string}
+             */
+            kind?: "mpijob" | "trainjob" | "pytorchjob" | "tfjob";
+            /**
+             * @description `Unknown`: the cluster has not answered yet. A kind that is installed later is found within 5 minutes.
+             * @enum {string}
+             */
+            state?: "Installed" | "NotInstalled" | "Unknown";
         };
         /** @description Advice about requests. */
         ListAdviceResponse: {

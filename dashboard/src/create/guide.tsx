@@ -12,7 +12,8 @@ import {
   HintTitle,
 } from "@patternfly/react-core";
 import { useLocation } from "react-router-dom";
-import type { Kind } from "../api/client";
+import type { Identity, Kind } from "../api/client";
+import { useIdentity } from "../api/identity";
 import { LinkButton } from "../components/link-button";
 import { messages } from "../messages";
 import { ChooseFile } from "./file-drop";
@@ -22,6 +23,7 @@ const order = ["mpijob", "pytorchjob", "tfjob", "trainjob", "custom"] as const s
 
 export function Guide() {
   const { search } = useLocation();
+  const kinds = useIdentity().data?.kinds;
   return (
     <>
       <Gallery hasGutter minWidths={{ default: "260px" }}>
@@ -33,9 +35,13 @@ export function Guide() {
               <Content component="small">{text.kinds[kind].how}</Content>
             </CardBody>
             <CardFooter>
-              <LinkButton variant="secondary" to={address(kind, search)}>
-                {text.choose(text.kinds[kind].title)}
-              </LinkButton>
+              {isMissing(kinds, kind) ? (
+                <p className="job-note">{text.notInstalled}</p>
+              ) : (
+                <LinkButton variant="secondary" to={address(kind, search)}>
+                  {text.choose(text.kinds[kind].title)}
+                </LinkButton>
+              )}
             </CardFooter>
           </Card>
         ))}
@@ -56,6 +62,11 @@ export function Guide() {
       </Hint>
     </>
   );
+}
+
+/** Whether the cluster is known not to have a kind. */
+export function isMissing(kinds: Identity["kinds"] | undefined, kind: string): boolean {
+  return Boolean(kinds?.some((one) => one.kind === kind && one.state === "NotInstalled"));
 }
 
 function address(kind: Kind | "custom", search: string): string {

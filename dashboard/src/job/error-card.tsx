@@ -90,7 +90,8 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
             </Fact>
           )}
         </DescriptionList>
-        <Evidence lines={failure.evidence} />
+        <Lines title={text.evidence} lines={failure.evidence} />
+        <Lines title={text.lastLines} lines={unquoted(job.lastLines, failure.evidence)} />
       </CardBody>
       {!isGone && (
         <CardFooter>
@@ -121,13 +122,19 @@ function MomentLinks({ at }: { at: string }) {
   ));
 }
 
-/** The lines that the cause rests on, each once. */
-function Evidence({ lines }: { lines: readonly string[] }) {
+/** What the program said last, unless all of it is among the evidence. */
+export function unquoted(lines: readonly string[], evidence: readonly string[]): readonly string[] {
+  const quoted = new Set(evidence.map((line) => line.trim()));
+  return lines.every((line) => quoted.has(line.trim())) ? [] : lines;
+}
+
+/** Lines of output, each once. */
+function Lines({ title, lines }: { title: string; lines: readonly string[] }) {
   const different = [...new Set(lines)].map((line) => shorten(line, 500).text);
   if (!different.length) return null;
   return (
     <>
-      <h3 className="job-subtitle">{text.evidence}</h3>
+      <h3 className="job-subtitle">{title}</h3>
       <CodeBlock className="job-evidence">
         <CodeBlockCode>{different.join("\n")}</CodeBlockCode>
       </CodeBlock>

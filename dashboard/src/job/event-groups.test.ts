@@ -77,6 +77,7 @@ describe("events", () => {
       steps: [],
       attemptList: [],
       workerList: [],
+      lastLines: [],
       fixes: [],
     };
     const events = [event("Scheduled", "pod/a-worker-0", "03"), event("MPIJobRunning", "mpijob/a", "04")];

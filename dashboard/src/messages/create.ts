@@ -11,6 +11,7 @@ export const create = {
     title: "Create job",
     description: "Choose what fits your program. You can change it later.",
     choose: (kind: string) => `Choose ${kind}`,
+    notInstalled: "This cluster does not have it. An administrator can install its operator.",
     kinds: {
       mpijob: {
         title: "MPIJob",

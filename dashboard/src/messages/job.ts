@@ -76,6 +76,7 @@ export const job = {
     whoActs: "Who must act",
     actors: { User: "You", Administrator: "An administrator", Nobody: "Nobody: no action is needed" },
     evidence: "Evidence",
+    lastLines: "Last lines of its output",
     where: "Where",
     worker: (index: number) => `Worker ${index}`,
     exitCode: "Exit code",

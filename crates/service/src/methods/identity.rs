@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use jobs::preflight;
+use jobs::{Kind, preflight};
 
-use crate::contract::{GetIdentityRequest, Identity, Permission};
+use crate::contract::{GetIdentityRequest, Identity, KindSupport, Permission};
 use crate::filter::kind;
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -31,5 +31,15 @@ pub async fn get_identity(
         groups: caller.groups.clone(),
         permissions: permissions.collect(),
         sends_email: service.keep.notifications.mail.is_some(),
+        kinds: Kind::ALL.into_iter().map(|kind| support(kind, service.watches.served.get(kind))).collect(),
     })
+}
+
+fn support(kind: Kind, is_served: Option<bool>) -> KindSupport {
+    let state = match is_served {
+        Some(true) => "Installed",
+        Some(false) => "NotInstalled",
+        None => "Unknown",
+    };
+    KindSupport { kind: kind.name().to_lowercase(), state: state.to_owned() }
 }

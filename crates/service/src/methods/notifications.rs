@@ -1,15 +1,17 @@
 //! Rules about who is notified of what, and the deliveries.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use history::notifications::address::Policy;
 use history::notifications::alerts::{Condition, QUOTA, span};
 use history::notifications::{
     self, DeliveryFilter, Destination, NewRule, Rule, Secret, Tested, Transitions, VisibleDeliveries,
 };
 use history::store::Cursor;
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use jobs::Kind;
 
 use super::history::{not_a_page, page};
@@ -138,12 +140,25 @@ pub async fn put_notification_rule(
     let (rule, is_new_key) = put.map_err(|error| match error {
         history::Error::Invalid(fault) => {
             let field = if request.url.is_empty() { "email" } else { "url" };
-            Problem::invalid(field, fault, "name a destination that everybody may reach")
+            Problem::invalid(field, fault, fix(&request.url, &service.keep.notifications.policy))
         }
         other => other.into(),
     })?;
     service.conditions.wake();
     shown(&service, rule, Url::Whole, is_new_key && secret.is_empty()).await
+}
+
+/// What to do about a destination that is refused.
+fn fix(url: &str, policy: &Policy) -> String {
+    let general = "name a destination that everybody may reach";
+    let uri = url.parse::<Uri>().unwrap_or_default();
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    if is_loopback || (uri.scheme_str() == Some("http") && !policy.allow_http) {
+        let local = "a local cluster that was started with --local-webhooks permits this machine's addresses";
+        return format!("{general}; {local}");
+    }
+    general.to_owned()
 }
 
 /// The condition of a rule, if it has one in place of transitions.
@@ -479,6 +494,20 @@ async fn shown(service: &Service, rule: Rule, url: Url, with_key: bool) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_receiver_on_this_machine_is_told_how_a_local_cluster_permits_it() {
+        let is_told = |url: &str, policy: &Policy| fix(url, policy).contains("started with --local-webhooks");
+        let strict = Policy::default();
+        for url in ["http://127.0.0.1:9/", "http://localhost/", "https://127.0.0.1/", "https://[::1]:9/"] {
+            assert!(is_told(url, &strict), "{url}");
+        }
+        for url in ["https://10.0.0.1/", "ftp://example.com/", "no URL", ""] {
+            assert!(!is_told(url, &strict), "{url}");
+        }
+        let local = Policy { allow_http: true, ..Policy::default() };
+        assert!(!is_told("http://10.0.0.1/", &local), "http is permitted, the address is not");
+    }
 
     #[test]
     fn a_masked_url_tells_where_it_goes_and_not_the_secret_in_it() {

@@ -1,5 +1,6 @@
 //! Who may call what: every method of the contract, each kind of caller, three namespaces, both protocols.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -204,6 +205,32 @@ async fn an_account_acts_with_a_token_for_the_api_server() {
 }
 
 #[tokio::test]
+async fn who_asks_learns_which_kinds_of_jobs_the_cluster_has() {
+    let mut stage = Stage::new().await;
+    let before = kinds(&stage).await;
+    assert_eq!((&before["mpijob"], &before["pytorchjob"]), (&json!("Installed"), &json!("NotInstalled")));
+    stage.define_pytorchjob().await;
+    stage.restart().await;
+    assert_eq!(kinds(&stage).await["pytorchjob"], "Installed");
+}
+
+/// Which kinds the cluster has, once that is known.
+async fn kinds(stage: &Stage) -> BTreeMap<String, Value> {
+    let asked = async {
+        loop {
+            let me = stage.get("/api/v1/me", VERA).await.json();
+            let kinds = me["kinds"].as_array().cloned().unwrap_or_default();
+            if !kinds.is_empty() && kinds.iter().all(|one| one["state"] != "Unknown") {
+                let named = |one: Value| (one["kind"].as_str().unwrap().to_owned(), one["state"].clone());
+                return kinds.into_iter().map(named).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.unwrap()
+}
+
+#[tokio::test]
 async fn the_service_itself_only_reads_jobs_and_their_pods_and_asks_who_and_what() {
     let stage = Stage::new().await;
     stage.job(TEAM, "a").await;
@@ -236,6 +263,24 @@ async fn a_user_who_asks_too_often_is_told_when_to_ask_again() {
         }
     }
     assert_eq!(last, 429);
+    assert_eq!(stage.get("/api/v1/me", VERA).await.status, 200, "another user is not held up");
+}
+
+#[tokio::test]
+async fn each_job_of_a_batch_counts_as_a_request_and_the_batch_is_carried_out() {
+    let stage = Stage::with(Settings { rate: 1, burst: 5, ..Settings::default() }).await;
+    let names: Vec<String> = (0..200).map(|number| format!("none-{number}")).collect();
+    let batch = async |dry_run: bool| {
+        let body = json!({ "action": "delete", "names": names, "dryRun": dry_run });
+        stage.rest("POST", "/api/v1/namespaces/team-cv/batch", JANE, Some(body)).await
+    };
+    let dry = batch(true).await;
+    assert_eq!(dry.json()["results"].as_array().unwrap().len(), 200, "{}", dry.text);
+    let done = batch(false).await;
+    assert_eq!(done.json()["failed"], 200, "{}", done.text);
+    let refused = stage.get("/api/v1/me", JANE).await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.headers["retry-after"].to_str().unwrap().parse::<u32>().unwrap() > 60);
     assert_eq!(stage.get("/api/v1/me", VERA).await.status, 200, "another user is not held up");
 }
 

@@ -278,6 +278,31 @@ async fn a_failed_job_says_why() {
 }
 
 #[tokio::test]
+async fn a_failed_job_quotes_what_its_program_said_last() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    let path = format!("{JOBS}/mpijob/a");
+    let failure = json!({ "reason": "PythonException", "message": "MemoryError", "evidence": ["MemoryError: batch 17"] });
+    stage
+        .status(TEAM, "a", json!({ "phase": "Failed", "phaseReason": "PythonException", "failure": failure }))
+        .await;
+    let shown = stage.get(&path, ADMIN).await.json();
+    assert_eq!(shown["lastLines"], json!([]), "there is no pod and no record");
+    let line = "-".repeat(74);
+    let log = format!(
+        "epoch 3\nMemoryError: batch 17\n{line}\nPrimary job  terminated normally, but 1 process returned\n\
+         a non-zero exit code. Per user-direction, the job has been aborted.\n{line}\n"
+    );
+    let owner = json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "a", "uid": shown["row"]["uid"] });
+    let record = json!({ "metadata": { "name": plan::record_name("a", 1), "namespace": TEAM, "ownerReferences": [owner] },
+        "data": { "launcher.log": log } });
+    let records = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(stage.admin.clone(), TEAM);
+    records.create(&PostParams::default(), &serde_json::from_value(record).unwrap()).await.unwrap();
+    let shown = stage.get(&path, ADMIN).await.json();
+    assert_eq!(shown["lastLines"], json!(["epoch 3", "MemoryError: batch 17"]));
+}
+
+#[tokio::test]
 async fn a_waiting_job_says_what_it_waits_for_and_who_must_act() {
     let stage = Stage::new().await;
     stage.job(TEAM, "a").await;
