@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::home::Home;
 use super::state::{State, write_private};
-use crate::arguments::{ClusterOptions, Mode};
+use crate::arguments::{ClusterOptions, Mode, Switch};
 use crate::failure::Failure;
 
 /// What is remembered.
@@ -103,6 +103,20 @@ pub fn read(home: &Home) -> Remembered {
 /// If the file cannot be written.
 pub fn write(home: &Home, options: &Remembered) -> Result<(), Failure> {
     write_private(&home.options(), &serde_json::to_vec_pretty(options).unwrap_or_default())
+}
+
+/// Options that a cluster keeps until it is stopped and of which its state has no field of its own.
+pub fn kept(up: &ClusterOptions) -> Vec<String> {
+    let mut flags = vec![
+        format!("--node-grace={}ms", up.node_grace.as_millis()),
+        format!("--dns-negative-ttl={}ms", up.dns_negative_ttl.as_millis()),
+        format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
+    ];
+    if up.local_webhooks {
+        flags.push("--local-webhooks".to_owned());
+    }
+    flags.extend(up.store_url_file.iter().map(|file| format!("--store-url-file={}", file.display())));
+    flags
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use super::launch_agent::LaunchAgent;
 use super::log;
 use super::remembered::{self, Remembered};
 use super::service;
-use super::state::{Failures, State, kept, process_started_ticks, write_private};
+use super::state::{Failures, State, process_started_ticks, write_private};
 use super::variables;
 use crate::SANDBOX;
 use crate::arguments::{ClusterOptions, Mode, Switch};
@@ -425,7 +425,7 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: LocalImages) -> Stat
         adoptions: 0,
         refused: None,
         no_operator: up.no_operator,
-        kept_options: kept(up),
+        kept_options: remembered::kept(up),
         failures: BTreeMap::new(),
         since: Timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -11,7 +11,6 @@ use semantics::local_images::{self, LocalImages};
 use serde::{Deserialize, Serialize};
 
 use super::home::{Home, unusable};
-use crate::arguments::{ClusterOptions, Switch};
 use crate::failure::Failure;
 
 /// The number of failures of a part of the cluster, and the last one.
@@ -72,7 +71,7 @@ pub struct State {
     /// Whether the operator was left out.
     #[serde(default)]
     pub no_operator: bool,
-    /// The other options that it keeps until it is stopped, as [`kept`] has them.
+    /// The other options that it keeps until it is stopped, as flags.
     #[serde(default)]
     pub kept_options: Vec<String>,
     /// The parts of the cluster that failed and were restarted.
@@ -154,20 +153,6 @@ pub fn resident_kib(pid: u32) -> Option<u64> {
         .trim()
         .parse()
         .ok()
-}
-
-/// Options that a cluster keeps until it is stopped and of which its state has no field of its own.
-pub fn kept(up: &ClusterOptions) -> Vec<String> {
-    let mut flags = vec![
-        format!("--node-grace={}ms", up.node_grace.as_millis()),
-        format!("--dns-negative-ttl={}ms", up.dns_negative_ttl.as_millis()),
-        format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
-    ];
-    if up.local_webhooks {
-        flags.push("--local-webhooks".to_owned());
-    }
-    flags.extend(up.store_url_file.iter().map(|file| format!("--store-url-file={}", file.display())));
-    flags
 }
 
 #[cfg(test)]

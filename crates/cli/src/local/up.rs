@@ -13,9 +13,9 @@ use clap::{Args as _, FromArgMatches as _};
 use jobs::Class;
 
 use super::home::{Home, unusable};
-use super::remembered::Remembered;
+use super::remembered::{Remembered, kept};
 use super::server::{self, Message};
-use super::state::{State, kept};
+use super::state::State;
 use super::{adopt, dashboard, disk, image, log, remembered};
 use crate::arguments::{ClusterOptions, Mode, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
