@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { isMissing } from "./guide";
 
-test("a kind is offered unless the cluster is known not to have it", () => {
+test("a kind is said to be missing only if the cluster is known not to have it", () => {
   const kinds = [
     { kind: "mpijob", state: "Installed" },
     { kind: "tfjob", state: "NotInstalled" },

@@ -35,13 +35,10 @@ export function Guide() {
               <Content component="small">{text.kinds[kind].how}</Content>
             </CardBody>
             <CardFooter>
-              {isMissing(kinds, kind) ? (
-                <p className="job-note">{text.notInstalled}</p>
-              ) : (
-                <LinkButton variant="secondary" to={address(kind, search)}>
-                  {text.choose(text.kinds[kind].title)}
-                </LinkButton>
-              )}
+              <LinkButton variant="secondary" to={address(kind, search)}>
+                {text.choose(text.kinds[kind].title)}
+              </LinkButton>
+              {isMissing(kinds, kind) && <p className="job-note">{text.notInstalled}</p>}
             </CardFooter>
           </Card>
         ))}

@@ -11,7 +11,7 @@ export const create = {
     title: "Create job",
     description: "Choose what fits your program. You can change it later.",
     choose: (kind: string) => `Choose ${kind}`,
-    notInstalled: "This cluster does not have it. An administrator can install its operator.",
+    notInstalled: "Not installed on this cluster: the form makes a manifest, but the job cannot be created here.",
     kinds: {
       mpijob: {
         title: "MPIJob",
