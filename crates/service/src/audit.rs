@@ -48,7 +48,8 @@ const LOOKS: [&str; 2] = ["RenderJob", "CheckAvailability"];
 /// How long refusals of one kind are counted before their number becomes a line, and how many kinds are counted at a time.
 const COUNTED_FOR: Duration = Duration::from_secs(60);
 const MOST_COUNTED: usize = 4_000;
-/// How many kinds of one user are told apart: anyone can name namespaces that do not exist. All others of a method are one kind.
+/// The number of kinds counted separately for one user: anyone can name namespaces that do not exist. Beyond it, the
+/// refusals of a method are one kind.
 const MOST_OF_USER: usize = 20;
 /// No namespace's name, for refusals that are not told apart by namespace.
 const ANY_NAMESPACE: &str = "*";

@@ -12,17 +12,17 @@ const sum = (model: string, free: number, gpus: number, resource = "nvidia.com/g
 });
 const late = (part: string) => ({ part, reason: "Late" as const, message: `${part} was not read in time` });
 
-test("free GPUs are told by model, and a model without a free one has 0 of them", () => {
+test("free GPUs are shown by model, with 0 for a model that has none free", () => {
   const cluster = { sums: [sum("A100", 3, 8), sum("L4", 0, 4)] };
   expect(lines({ cluster })).toEqual(["Free now: 3 of 8 A100, 0 of 4 L4"]);
 });
 
-test("parts of GPUs are told from whole ones of the same model", () => {
+test("partitions of a GPU are listed apart from whole GPUs of the same model", () => {
   const cluster = { sums: [sum("A100", 1, 8), sum("A100", 2, 7, "nvidia.com/mig-1g.5gb")] };
   expect(lines({ cluster })).toEqual(["Free now: 1 of 8 A100 (nvidia.com/gpu), 2 of 7 A100 (nvidia.com/mig-1g.5gb)"]);
 });
 
-test("a cluster without GPUs is told from one whose GPUs are unknown", () => {
+test("a cluster without GPUs differs from one whose GPUs are unknown", () => {
   expect(lines({ cluster: { sums: [] } })).toEqual(["No node has GPUs"]);
   expect(lines({ unknown: [late("cluster")] })).toEqual([
     "It is not known how many GPUs are free: cluster was not read in time",
@@ -30,7 +30,7 @@ test("a cluster without GPUs is told from one whose GPUs are unknown", () => {
   expect(lines({})).toEqual(["It is not known how many GPUs are free: The service gave no reason."]);
 });
 
-test("nothing is told before the first answer, and what was told before does not hold after a failure", () => {
+test("nothing is shown before the first answer, and earlier values are not shown after a failure", () => {
   expect(freeGpus({ data: undefined, error: null }, "team")).toEqual([]);
   const data = { cluster: { sums: [sum("A100", 3, 8)] }, queues: { queues: [] }, unknown: [] };
   expect(freeGpus({ data, error: new DisconnectedError() }, "team")).toEqual([
@@ -38,7 +38,7 @@ test("nothing is told before the first answer, and what was told before does not
   ]);
 });
 
-test("the room in the chosen queue is told too: free, none in its quota, stopped or unknown", () => {
+test("the room in the chosen queue is shown: free, none in its quota, stopped or unknown", () => {
   const quota = [{ resource: "nvidia.com/gpu", gpus: 8, free: 2 }];
   const queues = {
     queues: [

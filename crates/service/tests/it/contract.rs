@@ -178,7 +178,7 @@ async fn reflection_answers_clients_of_its_first_version() {
     assert!(services.service.iter().any(|service| service.name == "training.v1.Training"));
 }
 
-/// What the schema of a field says of a value.
+/// Whether the schema of a field accepts a value.
 fn fits(schema: &Value, value: &Value) -> bool {
     let pattern = schema["pattern"].as_str().map(|pattern| Regex::new(pattern).unwrap());
     let matches = value.as_str().zip(pattern).is_none_or(|(text, pattern)| pattern.is_match(text));
