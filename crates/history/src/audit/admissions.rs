@@ -5,12 +5,12 @@
 //! annotation; of changes and deletions, the line has the user, the namespace and the name. A batch has the names only
 //! in its last lines: until then, such a write may be its own or another's, and is left to be reported again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{Actor, Channel, Entry, Stage, append_one, lock_head, set_head};
+use super::{Actor, Channel, Entry, Stage, append_one, column, lock_head, set_head};
 use crate::error::Error;
 use crate::store::{Store, Write, micros};
 
@@ -63,12 +63,13 @@ pub async fn admit(
     if admissions.len() > MAX_ADMISSIONS {
         return Err(Error::Invalid(format!("at most {MAX_ADMISSIONS} admissions may be recorded at once")));
     }
-    let times = || admissions.iter().map(|admission| admission.at);
-    let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(Vec::new()) };
+    if admissions.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut write = store.write().await?;
     // Replicas record one after another, so that none of them misses what another has just joined.
     let mut head = lock_head(&mut write).await?;
-    let mut recent = Recent::read(&mut write, first, last).await?;
+    let mut recent = Recent::read(&mut write, admissions).await?;
     let mut recorded = Vec::with_capacity(admissions.len());
     for admission in admissions {
         let request = match recent.operation(admission, methods(&admission.verb)) {
@@ -129,16 +130,42 @@ enum Operation {
 struct Recent(HashMap<String, Vec<Entry>>);
 
 impl Recent {
-    async fn read(write: &mut Write, first: Timestamp, last: Timestamp) -> Result<Self, Error> {
+    /// Reads the lines that may concern these admissions: of the reviews themselves, of the requests that created the
+    /// objects, and, where an object was changed or deleted, of the requests of the same users.
+    async fn read(write: &mut Write, admissions: &[Admission]) -> Result<Self, Error> {
+        let times = || admissions.iter().map(|admission| admission.at);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else {
+            return Ok(Self(HashMap::new()));
+        };
         let from = first.checked_sub(LONGEST_CALL).unwrap_or(first);
         let until = last.checked_add(SKEW).unwrap_or(last);
-        let rows =
-            sqlx::query("SELECT entry FROM audit WHERE at >= $1 AND at <= $2 ORDER BY seq DESC LIMIT $3")
-                .bind(micros(from))
-                .bind(micros(until))
-                .bind(MOST_RECENT)
-                .fetch_all(&mut **write)
-                .await?;
+        let reviews = admissions.iter().map(|admission| &admission.review);
+        let requests: BTreeSet<String> = reviews
+            .chain(admissions.iter().filter_map(|admission| admission.request.as_ref()))
+            .map(|request| column(request))
+            .collect();
+        let changes = admissions.iter().filter(|admission| admission.verb != "create");
+        let users: BTreeSet<String> = changes.map(|admission| column(&admission.who.name)).collect();
+        let places = |first: usize, count: usize| {
+            (first..first + count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
+        };
+        let mut lines = format!("request IN ({})", places(4, requests.len()));
+        if !users.is_empty() {
+            let users = places(4 + requests.len(), users.len());
+            lines += &format!(
+                " OR request IN (SELECT request FROM audit \
+                 WHERE at >= $1 AND at <= $2 AND channel = 'service' AND who IN ({users}))"
+            );
+        }
+        let text = format!(
+            "SELECT entry FROM audit WHERE at >= $1 AND at <= $2 AND ({lines}) ORDER BY seq DESC LIMIT $3"
+        );
+        let mut query =
+            sqlx::query(AssertSqlSafe(text)).bind(micros(from)).bind(micros(until)).bind(MOST_RECENT);
+        for value in requests.into_iter().chain(users) {
+            query = query.bind(value);
+        }
+        let rows = query.fetch_all(&mut **write).await?;
         let mut recent = Self(HashMap::new());
         for row in rows.iter().rev() {
             let text: String = row.try_get("entry")?;

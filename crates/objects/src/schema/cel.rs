@@ -13,6 +13,7 @@ use kube_cel::{CompiledSchema, ErrorKind};
 use serde_json::Value;
 
 use super::cost::{self, PER_RULE};
+use super::passed::{Passed, Reads};
 use super::validate::NOWHERE;
 use super::{NodeId, Schema, read};
 use crate::expressions;
@@ -20,7 +21,7 @@ use crate::{FieldFault, Reason};
 
 const RULES: &str = "x-kubernetes-validations";
 /// The name of the old value in a rule.
-const OLD: &str = "oldSelf";
+pub(super) const OLD: &str = "oldSelf";
 /// The old value as an optional, built from what kube-cel binds: the value, or null if there is none.
 const OPTIONAL_OLD: &str = "(oldSelf == null ? optional.none() : optional.of(oldSelf))";
 const OVERSPENT: &str =
@@ -30,6 +31,7 @@ const OVERSPENT: &str =
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     by_node: BTreeMap<NodeId, OfNode>,
+    passed: Passed,
 }
 
 /// The rules of one node: compiled for evaluation, and parsed separately to bound their cost.
@@ -37,6 +39,7 @@ pub(super) struct Rules {
 struct OfNode {
     compiled: CompiledSchema,
     programs: Vec<Program>,
+    reads: Reads,
     kind: String,
     /// The messages of rules, by rule.
     messages: BTreeMap<String, String>,
@@ -54,15 +57,18 @@ impl Rules {
                 }
             }
             let rules = source[RULES].as_array().into_iter().flatten();
-            let programs = rules.filter_map(|rule| Program::compile(rule["rule"].as_str()?).ok()).collect();
+            let programs: Vec<Program> =
+                rules.filter_map(|rule| Program::compile(rule["rule"].as_str()?).ok()).collect();
+            let mut reads = Reads::default();
+            programs.iter().for_each(|program| reads.add(&program.expression().expr));
             let kind = source["type"].as_str().unwrap_or_default().to_owned();
             let said = |rule: &Value| {
                 Some((rule["rule"].as_str()?.to_owned(), rule["message"].as_str()?.trim().to_owned()))
             };
             let messages = source[RULES].as_array().into_iter().flatten().filter_map(said).collect();
-            (*node, OfNode { compiled: kube_cel::compile_schema(&source), programs, kind, messages })
+            (*node, OfNode { compiled: kube_cel::compile_schema(&source), programs, reads, kind, messages })
         };
-        Rules { by_node: sources.iter().map(compile).collect() }
+        Rules { by_node: sources.iter().map(compile).collect(), passed: Passed::default() }
     }
 
     /// Evaluates the rules of one value if their cost fits into `budget`, which is charged. Violations by an
@@ -77,12 +83,17 @@ impl Rules {
         budget: &mut u64,
     ) -> Vec<FieldFault> {
         let Some(rules) = self.by_node.get(&node) else { return Vec::new() };
-        let OfNode { compiled, programs, kind, .. } = rules;
+        let OfNode { compiled, programs, reads, kind, .. } = rules;
         if value.is_null() {
             return Vec::new();
         }
         let old = old.filter(|old| !old.is_null());
         let variables = [("self", value), (OLD, old.unwrap_or(&Value::Null))];
+        let key = self.passed.key(node, reads, [Some(value), old], path.is_empty());
+        if let Some(cost) = self.passed.cost(key).filter(|cost| cost <= budget) {
+            *budget -= cost;
+            return Vec::new();
+        }
         let mut total = 0;
         for program in programs {
             let cost = cost::bound(program, &variables);
@@ -95,7 +106,10 @@ impl Rules {
         }
         let judge = || expressions::with_room(|| kube_cel::validate_compiled(compiled, value, old));
         match expressions::without_delay(total, judge) {
-            Ok(()) => Vec::new(),
+            Ok(()) => {
+                self.passed.add(key, total);
+                Vec::new()
+            }
             Err(errors) => {
                 let counts = |error: &&kube_cel::ValidationError| {
                     let is_broken = matches!(error.kind, ErrorKind::ValidationFailure);

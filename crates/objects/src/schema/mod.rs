@@ -16,6 +16,7 @@ mod made;
 mod normalize;
 mod overlay;
 mod parse;
+mod passed;
 mod prune;
 mod size;
 mod validate;
