@@ -201,34 +201,6 @@ impl Drop for Share {
     }
 }
 
-/// What a JSON text consists of. Parsed, each part takes far more memory than its two bytes of text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JsonSize {
-    /// The number of objects and lists.
-    pub containers: usize,
-    /// The number of values in them, and one for each that is empty.
-    pub values: usize,
-}
-
-/// Returns what a JSON text consists of, without parsing it.
-pub fn json_size(json: &[u8]) -> JsonSize {
-    let (mut size, mut in_text, mut is_escaped) = (JsonSize::default(), false, false);
-    for byte in json {
-        match (in_text, byte) {
-            (true, _) if is_escaped => is_escaped = false,
-            (true, b'\\') => is_escaped = true,
-            (_, b'"') => in_text = !in_text,
-            (false, b'{' | b'[') => {
-                size.containers += 1;
-                size.values += 1;
-            }
-            (false, b',') => size.values += 1,
-            _ => {}
-        }
-    }
-    size
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,12 +278,5 @@ mod tests {
         assert_eq!((pinned.take(6), pinned.pin(), arriving.take(4)), (Ok(()), Ok(()), Ok(())));
         assert_eq!((other.take(5), is_displaced(&arriving)), (Err(Exhausted::Total), false));
         assert_eq!((other.take(4), is_displaced(&arriving)), (Ok(()), true));
-    }
-
-    #[test]
-    fn parts_are_counted_outside_of_texts() {
-        let of = |containers, values| JsonSize { containers, values };
-        assert_eq!(json_size(br#"{"a":[{},{"b":"[{\",{"},[]]}"#), of(5, 7));
-        assert_eq!(json_size(b"\"[,[\\\\\"[[1,2"), of(2, 3));
     }
 }

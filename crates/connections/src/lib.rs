@@ -7,6 +7,7 @@
 //! can exhaust the limits, and one user can have only so many of them kept ([`MOST_KEPT_OF_USER`]).
 
 mod budget;
+mod json;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-pub use budget::{Budget, Exhausted, JsonSize, Share, json_size};
+pub use budget::{Budget, Exhausted, Share};
+pub use json::{JsonLimits, JsonRefused, MOST_JSON_VALUES};
 
 /// The most connections that are kept for one user, who needs only a token to open them. Further ones are served as well, and
 /// make room for others when there is none.

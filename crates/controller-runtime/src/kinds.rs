@@ -14,7 +14,6 @@ use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::discovery::{Scope, verbs};
 use kube::{Client, Discovery, Resource};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::borrow::Cow;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -44,30 +43,9 @@ fn essential<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error>
     Ok(ObjectMeta { labels: None, annotations: None, managed_fields: None, ..metadata })
 }
 
-impl Resource for Bare {
-    type DynamicType = ApiResource;
-    type Scope = <DynamicObject as Resource>::Scope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        kind.kind.as_str().into()
-    }
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        kind.group.as_str().into()
-    }
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.version.as_str().into()
-    }
-    fn api_version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.api_version.as_str().into()
-    }
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        kind.plural.as_str().into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+semantics::resource_as! {
+    impl for Bare as DynamicObject {
+        self => &self.metadata, &mut self.metadata
     }
 }
 

@@ -1,7 +1,6 @@
 //! Objects as a cache keeps them when there are many. A pod template, decoded, is some 10 KB of mostly empty fields; as JSON it
 //! is one or two.
 
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use kube::Resource;
@@ -54,32 +53,9 @@ impl<'de, K: Resource + Serialize + DeserializeOwned> Deserialize<'de> for Packe
     }
 }
 
-impl<K: Resource> Resource for Packed<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
-    }
-
-    fn group(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
-    }
-
-    fn version(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
-    }
-
-    fn plural(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+semantics::resource_as! {
+    impl [K: Resource] for Packed<K> as K {
+        self => &self.metadata, &mut self.metadata
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Patterns and messages of `apimachinery/pkg/util/validation` and `pkg/api/validation`.
 
+use semantics::{LONGEST_SUBDOMAIN, is_label};
 use serde_json::{Map, Value};
 
 use super::fault::FieldFault;
@@ -9,7 +10,6 @@ use super::kinds::NameRule;
 
 /// The limit for all annotations of one object, in bytes.
 pub const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
-const SUBDOMAIN_BYTES: usize = 253;
 const LABEL_BYTES: usize = 63;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -31,19 +31,13 @@ fn too_long(bytes: usize) -> String {
     format!("must be no more than {bytes} bytes")
 }
 
-fn label_shape(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
-    !bytes.is_empty() && bytes.iter().all(inner) && bytes[0] != b'-' && bytes[bytes.len() - 1] != b'-'
-}
-
 /// Returns the faults of a lowercase RFC 1123 subdomain.
 pub fn subdomain(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    if text.len() > SUBDOMAIN_BYTES {
-        faults.push(too_many(SUBDOMAIN_BYTES));
+    if text.len() > LONGEST_SUBDOMAIN {
+        faults.push(too_many(LONGEST_SUBDOMAIN));
     }
-    if !text.split('.').all(label_shape) {
+    if !text.split('.').all(is_label) {
         faults.push(SUBDOMAIN.to_owned());
     }
     faults
@@ -52,8 +46,8 @@ pub fn subdomain(text: &str) -> Vec<String> {
 /// Returns the faults of a DNS search domain (`IsDNS1123SubdomainWithUnderscore`).
 pub fn search_domain(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    if text.len() > SUBDOMAIN_BYTES {
-        faults.push(too_many(SUBDOMAIN_BYTES));
+    if text.len() > LONGEST_SUBDOMAIN {
+        faults.push(too_many(LONGEST_SUBDOMAIN));
     }
     let is_label = |part: &str| {
         let part = part.strip_prefix('_').unwrap_or(part);
@@ -82,8 +76,8 @@ pub fn label(text: &str) -> Vec<String> {
     if text.len() > LABEL_BYTES {
         faults.push(too_many(LABEL_BYTES));
     }
-    if !label_shape(text) {
-        let is_subdomain = text.split('.').all(label_shape);
+    if !is_label(text) {
+        let is_subdomain = text.split('.').all(is_label);
         faults.push(if is_subdomain { "must not contain dots" } else { LABEL }.to_owned());
     }
     faults
@@ -95,7 +89,7 @@ pub fn label_1035(text: &str) -> Vec<String> {
     if text.len() > LABEL_BYTES {
         faults.push(too_many(LABEL_BYTES));
     }
-    if !label_shape(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
+    if !is_label(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
         faults.push(LABEL_1035.to_owned());
     }
     faults
@@ -177,8 +171,8 @@ pub fn label_value(text: &str) -> Option<String> {
 /// Returns the faults of a key of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    if text.len() > SUBDOMAIN_BYTES {
-        faults.push(too_many(SUBDOMAIN_BYTES));
+    if text.len() > LONGEST_SUBDOMAIN {
+        faults.push(too_many(LONGEST_SUBDOMAIN));
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
         faults.push(CONFIG_KEY.to_owned());

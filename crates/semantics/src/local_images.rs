@@ -6,6 +6,15 @@ use std::path::{Path, PathBuf};
 /// Image names and their local environments.
 pub type LocalImages = BTreeMap<String, PathBuf>;
 
+/// The `imageID` of a container for whose image there is no local environment, so that it has the machine's own programs.
+pub const ID_OF_THE_MACHINE: &str = "local:";
+
+/// Returns the `imageID` of a container that has this local environment. It has no digest, because nothing was pulled.
+pub fn image_id(environment: Option<&Path>) -> String {
+    let directory = environment.map(|directory| directory.display().to_string());
+    format!("{ID_OF_THE_MACHINE}{}", directory.unwrap_or_default())
+}
+
 /// Returns an image's name without tag and digest.
 fn repository_of(image: &str) -> &str {
     let name = image.split('@').next().unwrap_or(image);
@@ -60,5 +69,8 @@ mod tests {
         assert_eq!(other_tags(&images, "c"), ["c:1"]);
         assert_eq!(other_tags(&images, "c:1"), [""; 0]);
         assert_eq!(other_tags(&images, "d"), [""; 0]);
+        assert_eq!(image_id(environment_of(&images, "c:1")), "local:/c");
+        assert_eq!(image_id(environment_of(&images, "d")), ID_OF_THE_MACHINE);
+        assert_ne!(image_id(Some(Path::new("/"))), ID_OF_THE_MACHINE, "it was chosen");
     }
 }

@@ -45,7 +45,7 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("jsonpath", &[]),
     ("objects", &["jsonpath", "semantics"]),
     ("kubelet", &[]),
-    ("controller-runtime", &[]),
+    ("controller-runtime", &["semantics"]),
     ("apiserver", &["jsonpath", "semantics", "connections", "objects", "kubelet"]),
     ("controllers", &["jsonpath", "semantics", "objects", "controller-runtime"]),
     ("node", &["jsonpath", "semantics", "objects", "kubelet", "controller-runtime"]),

@@ -6,7 +6,7 @@
 //!
 //! Credentials: the administrator's bearer token, tokens of users ([`users`]) and of service accounts
 //! ([`tokens`], [`accounts`]), and client certificates ([`certificates`], verified by the listener). Requests
-//! without credentials are rejected except for the paths of `super::public`, as with `anonymous.conditions`
+//! without credentials are rejected except for the paths of `endpoint::public`, as with `anonymous.conditions`
 //! in `AuthenticationConfiguration`.
 
 mod accounts;

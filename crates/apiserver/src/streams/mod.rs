@@ -27,12 +27,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission;
+use super::auth::authority;
 use super::kubelet::{ExecRequest, Kubelet, Process, StreamError, StreamRequest};
 use super::reply::Body;
 use super::request_context::RequestContext;
 use super::route::Action;
 use super::status::{self, About, StatusError};
-use super::{ApiServer, authority, query, subresources};
+use super::{ApiServer, query, subresources};
 use crate::store::{Key, Resource};
 use upgrade::{Transport, Upgrade};
 

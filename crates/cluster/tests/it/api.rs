@@ -1,19 +1,19 @@
 //! The API through kube-rs, in process and over TLS.
 
+mod bodies;
+mod deletion;
+mod watching;
+
 use std::collections::BTreeMap;
 
-use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use http::Request;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
-use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions,
-    WatchEvent, WatchParams,
-};
-use kube::discovery::{ApiResource, Discovery};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::served::{Served, client_of, only_api, serve, serve_with, soon};
+use crate::served::{Served, client_of, only_api, serve, soon};
 
 fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
     ConfigMap {
@@ -177,44 +177,6 @@ async fn patches_of_every_type_are_applied() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_kind_is_refused_as_in_kubernetes() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let table = [
-        ("v1", "Pod", "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
-        ("v1", "PodList", "converting (v1.PodList) to (core.ConfigMap): unknown conversion"),
-        ("apps/v1", "Deployment", "converting (v1.Deployment) to (core.ConfigMap): unknown conversion"),
-        (
-            "v1",
-            "Deployment",
-            "no kind \"Deployment\" is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:111\"",
-        ),
-    ];
-    for (version, kind, why) in table {
-        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "m"}}).to_string();
-        let request = Request::post("/api/v1/namespaces/default/configmaps").body(body.into_bytes());
-        let answer = client.request::<Value>(request.unwrap()).await;
-        let wanted = format!("{kind} in version \"v1\" cannot be handled as a ConfigMap: {why}");
-        assert_eq!(refused(answer), (400, "BadRequest".to_owned(), wanted));
-    }
-}
-
-#[tokio::test]
-async fn an_owner_that_is_given_twice_is_kept_once() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
-    let body = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "m", "ownerReferences": [owner, owner]}});
-    let body = body.to_string().into_bytes().into();
-    let request = Request::post("/api/v1/namespaces/default/configmaps").body(body);
-    let answer = client.send(request.unwrap()).await.unwrap();
-    let warning = answer.headers()["warning"].to_str().unwrap().to_owned();
-    assert!(warning.ends_with("duplicate UID(s) observed: u\""), "{warning}");
-    assert_eq!(maps(&client).get("m").await.unwrap().metadata.owner_references.unwrap().len(), 1);
-}
-
-#[tokio::test]
 async fn fields_have_owners() {
     let served = serve().await;
     let client = served.cluster.client();
@@ -260,172 +222,6 @@ async fn concurrent_patches_are_all_kept() {
 }
 
 #[tokio::test]
-async fn a_watch_reports_every_change_in_order() {
-    let served = serve().await;
-    for client in [served.cluster.client(), served.remote().await] {
-        let start = create_map(&client, "before").await.resource_version().unwrap();
-        let mut events = maps(&client).watch(&WatchParams::default(), &start).await.unwrap().boxed();
-        create_map(&client, "m").await;
-        let patch = Patch::Merge(json!({"data": {"a": "2"}}));
-        maps(&client).patch("m", &PatchParams::default(), &patch).await.unwrap();
-        maps(&client).delete("m", &DeleteParams::default()).await.unwrap();
-        let mut seen = Vec::new();
-        while seen.len() < 3 {
-            match soon(events.try_next()).await.unwrap().unwrap() {
-                WatchEvent::Added(map) => seen.push(("added", map.name_any())),
-                WatchEvent::Modified(map) => seen.push(("modified", map.name_any())),
-                WatchEvent::Deleted(map) => seen.push(("deleted", map.name_any())),
-                other => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(seen, [("added", "m".into()), ("modified", "m".into()), ("deleted", "m".into())]);
-        maps(&client).delete("before", &DeleteParams::default()).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_watch_with_selectors_reports_objects_that_start_and_stop_matching() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let params = WatchParams::default().labels("app=a");
-    let mut events = pods(&client).watch(&params, "0").await.unwrap().boxed();
-    pods(&client).create(&PostParams::default(), &pod("b")).await.unwrap();
-    for label in ["a", "a2", "a"] {
-        let patch = Patch::Merge(json!({"metadata": {"labels": {"app": label}}}));
-        pods(&client).patch("b", &PatchParams::default(), &patch).await.unwrap();
-    }
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        match soon(events.try_next()).await.unwrap().unwrap() {
-            WatchEvent::Added(_) => seen.push("added"),
-            WatchEvent::Deleted(pod) => {
-                assert_eq!(pod.labels()["app"], "a", "the last state that was selected");
-                seen.push("deleted");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(seen, ["added", "deleted", "added"]);
-}
-
-#[tokio::test]
-async fn compacted_revisions_are_gone() {
-    let served = serve_with(|options| {
-        only_api(options);
-        options.watch_window = 3;
-    })
-    .await;
-    let client = served.cluster.client();
-    let first = create_map(&client, "m0").await.resource_version().unwrap();
-    for index in 1..8 {
-        create_map(&client, &format!("m{index}")).await;
-    }
-    for version in [first.as_str(), "99999"] {
-        let mut events = maps(&client).watch(&WatchParams::default(), version).await.unwrap().boxed();
-        match soon(events.try_next()).await.unwrap().unwrap() {
-            WatchEvent::Error(status) => assert_eq!((status.code, status.reason.as_str()), (410, "Expired")),
-            other => panic!("{other:?}"),
-        }
-    }
-    let exact = ListParams { resource_version: Some(first), ..ListParams::default() };
-    let exact = exact.matching(kube::api::VersionMatch::Exact);
-    assert_eq!(refused(maps(&client).list(&exact).await).0, 410);
-    let path = "/api/v1/namespaces/default/configmaps?resourceVersion=99999";
-    let request = Request::get(path).body(Vec::new()).unwrap();
-    assert_eq!(client.send(request.map(Into::into)).await.unwrap().status(), 504);
-}
-
-#[tokio::test]
-async fn pages_of_a_list_are_consistent() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    for index in 0..5 {
-        create_map(&client, &format!("m{index}")).await;
-    }
-    let page = maps(&client).list(&ListParams::default().limit(2)).await.unwrap();
-    assert_eq!((page.items.len(), page.metadata.remaining_item_count), (2, Some(3)));
-    create_map(&client, "m2b").await;
-    maps(&client).delete("m3", &DeleteParams::default()).await.unwrap();
-    let token = page.metadata.continue_.clone().unwrap();
-    let rest = maps(&client).list(&ListParams::default().continue_token(&token)).await.unwrap();
-    assert_eq!(rest.iter().map(|map| map.name_any()).collect::<Vec<_>>(), ["m2", "m3", "m4"]);
-    assert_eq!(rest.metadata.resource_version, page.metadata.resource_version);
-
-    served.cluster.server().store().compact(u64::MAX);
-    let late = maps(&client).list(&ListParams::default().continue_token(&token)).await;
-    let Err(kube::Error::Api(status)) = late else { panic!("{late:?}") };
-    assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
-    let next = status.metadata.as_ref().and_then(|metadata| metadata.continue_.clone()).unwrap();
-    let rest = maps(&client).list(&ListParams::default().continue_token(&next)).await.unwrap();
-    assert_eq!(rest.iter().map(|map| map.name_any()).collect::<Vec<_>>(), ["m2", "m2b", "m4"]);
-}
-
-#[tokio::test]
-async fn a_watch_list_marks_the_end_of_its_initial_events() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    create_map(&client, "m").await;
-    let path = "/api/v1/namespaces/default/configmaps?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
-    let lines = client.request_stream(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
-    let lines = soon(lines.lines().try_collect::<Vec<_>>()).await.unwrap();
-    let lines = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
-    assert_eq!(lines[0]["type"], "ADDED");
-    assert_eq!(lines[1]["type"], "BOOKMARK");
-    assert_eq!(lines[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
-    assert_eq!(lines.len(), 2);
-}
-
-#[tokio::test]
-async fn deletion_waits_for_finalizers_and_preconditions() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let mut map = config_map("m", &[]);
-    map.metadata.finalizers = Some(vec!["test/hold".into()]);
-    maps(&client).create(&PostParams::default(), &map).await.unwrap();
-    let other = DeleteParams {
-        preconditions: Some(Preconditions { uid: Some("other".into()), resource_version: None }),
-        ..DeleteParams::default()
-    };
-    assert_eq!(refused(maps(&client).delete("m", &other).await).0, 409);
-    let marked = maps(&client).delete("m", &DeleteParams::default()).await.unwrap().left().unwrap();
-    assert!(marked.metadata.deletion_timestamp.is_some());
-    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    maps(&client).patch("m", &PatchParams::default(), &release).await.unwrap();
-    assert_eq!(maps(&client).get_opt("m").await.unwrap(), None);
-
-    create_map(&client, "n").await;
-    let marked = maps(&client).delete("n", &DeleteParams::foreground()).await.unwrap().left().unwrap();
-    assert_eq!(marked.finalizers(), ["foregroundDeletion"]);
-    create_map(&client, "o").await;
-    let gone = maps(&client).delete("o", &DeleteParams::background()).await.unwrap().right().unwrap();
-    assert_eq!(gone.details.unwrap().name, "o");
-}
-
-#[tokio::test]
-async fn a_bound_pod_stays_until_its_node_confirms_the_deletion() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    pods(&client).create(&PostParams::default(), &pod("p")).await.unwrap();
-    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}});
-    let path = "/api/v1/namespaces/default/pods/p/binding";
-    raw(&client, "POST", path, &binding).await.unwrap();
-    let bound = pods(&client).get("p").await.unwrap();
-    assert_eq!(bound.spec.unwrap().node_name.as_deref(), Some("n1"));
-    assert_eq!(bound.status.unwrap().conditions.unwrap()[0].type_, "PodScheduled");
-    let (code, _, message) = refused(raw(&client, "POST", path, &binding).await);
-    assert_eq!(code, 409);
-    assert!(message.contains("pod p is already assigned to node \"n1\""), "{message}");
-
-    let list = pods(&client).list(&ListParams::default().fields("spec.nodeName=n1")).await.unwrap();
-    assert_eq!(list.items.len(), 1);
-    let marked = pods(&client).delete("p", &DeleteParams::default()).await.unwrap().left().unwrap();
-    assert_eq!(marked.metadata.deletion_grace_period_seconds, Some(30));
-    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-    pods(&client).delete("p", &now).await.unwrap();
-    assert_eq!(pods(&client).get_opt("p").await.unwrap(), None);
-}
-
-#[tokio::test]
 async fn status_and_spec_are_written_separately() {
     let served = serve().await;
     let client = served.cluster.client();
@@ -435,104 +231,6 @@ async fn status_and_spec_are_written_separately() {
     assert_eq!(patched.status.unwrap().phase.as_deref(), Some("Pending"));
     let patched = pods(&client).patch_status("p", &PatchParams::default(), &both).await.unwrap();
     assert_eq!(patched.status.unwrap().phase.as_deref(), Some("Running"));
-}
-
-#[tokio::test]
-async fn namespaces_terminate_and_are_finalized() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let names = namespaces.list(&ListParams::default()).await.unwrap();
-    let names = names.iter().map(|namespace| namespace.name_any()).collect::<Vec<_>>();
-    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
-    let nowhere = Api::<ConfigMap>::namespaced(client.clone(), "nowhere");
-    let missing = nowhere.create(&PostParams::default(), &config_map("m", &[])).await;
-    assert_eq!(refused(missing), (404, "NotFound".into(), "namespaces \"nowhere\" not found".into()));
-
-    let one: Namespace = serde_json::from_value(json!({"metadata": {"name": "one"}})).unwrap();
-    namespaces.create(&PostParams::default(), &one).await.unwrap();
-    let marked = namespaces.delete("one", &DeleteParams::default()).await.unwrap().left().unwrap();
-    assert_eq!(marked.status.unwrap().phase.as_deref(), Some("Terminating"));
-    let inside = Api::<ConfigMap>::namespaced(client.clone(), "one");
-    let late = inside.create(&PostParams::default(), &config_map("m", &[])).await;
-    let text = "configmaps is forbidden: unable to create new content in namespace one because it is being terminated";
-    assert_eq!(refused(late), (403, "Forbidden".into(), text.into()));
-    let empty = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}, "spec": {"finalizers": []}});
-    raw(&client, "PUT", "/api/v1/namespaces/one/finalize", &empty).await.unwrap();
-    assert!(namespaces.get_opt("one").await.unwrap().is_none());
-    assert_eq!(refused(namespaces.delete("default", &DeleteParams::default()).await).0, 403);
-}
-
-fn definition() -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "boats.test.io"},
-        "spec": {"group": "test.io", "scope": "Namespaced",
-            "names": {"plural": "boats", "kind": "Boat"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "required": ["sails"], "properties": {
-                        "sails": {"type": "integer", "minimum": 1},
-                        "colour": {"type": "string", "default": "white"}}},
-                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]}})
-}
-
-#[tokio::test]
-async fn a_definition_is_served_at_once_and_deleted_with_its_objects() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    raw(&client, "POST", path, &definition()).await.unwrap();
-    let stored: Value = client
-        .request(Request::get(format!("{path}/boats.test.io")).body(Vec::new()).unwrap())
-        .await
-        .unwrap();
-    let conditions = stored["status"]["conditions"].as_array().unwrap();
-    assert!(
-        conditions
-            .iter()
-            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
-    );
-
-    let discovery = Discovery::new(client.clone()).run().await.unwrap();
-    assert!(discovery.has_group("test.io"));
-    let boats_resource = ApiResource::from_gvk_with_plural(
-        &kube::api::GroupVersionKind::gvk("test.io", "v1", "Boat"),
-        "boats",
-    );
-    let boats = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &boats_resource);
-    let boat = |mut value: Value| {
-        value["apiVersion"] = "test.io/v1".into();
-        value["kind"] = "Boat".into();
-        serde_json::from_value::<DynamicObject>(value).unwrap()
-    };
-    let small = boat(json!({"metadata": {"name": "small"}, "spec": {"sails": 1, "rudder": 2}}));
-    let made = boats.create(&PostParams::default(), &small).await.unwrap();
-    assert_eq!(made.data["spec"], json!({"sails": 1, "colour": "white"}));
-    assert_eq!(made.metadata.generation, Some(1));
-    let none = boat(json!({"metadata": {"name": "none"}, "spec": {"sails": 0}}));
-    let (code, reason, message) = refused(boats.create(&PostParams::default(), &none).await);
-    assert_eq!((code, reason.as_str()), (422, "Invalid"));
-    assert!(message.contains("spec.sails: Invalid value: 0"), "{message}");
-
-    let patch = Patch::Merge(json!({"spec": {"sails": 2}, "status": {"afloat": true}}));
-    let changed = boats.patch("small", &PatchParams::default(), &patch).await.unwrap();
-    assert_eq!((changed.metadata.generation, &changed.data["status"]), (Some(2), &Value::Null));
-    let changed = boats.patch_status("small", &PatchParams::default(), &patch).await.unwrap();
-    assert_eq!((changed.metadata.generation, &changed.data["status"]["afloat"]), (Some(2), &json!(true)));
-
-    let mut events =
-        boats.watch(&WatchParams::default(), &changed.resource_version().unwrap()).await.unwrap().boxed();
-    raw(&client, "DELETE", &format!("{path}/boats.test.io"), &json!({})).await.unwrap();
-    assert!(matches!(soon(events.try_next()).await.unwrap().unwrap(), WatchEvent::Deleted(_)));
-    let gone = async {
-        let key = format!("{path}/boats.test.io");
-        let mut asked = tokio::time::interval(std::time::Duration::from_millis(5));
-        while client.request::<Value>(Request::get(&key).body(Vec::new()).unwrap()).await.is_ok() {
-            asked.tick().await;
-        }
-    };
-    soon(gone).await;
-    assert_eq!(refused(boats.list(&ListParams::default()).await).0, 404);
 }
 
 #[tokio::test]
@@ -549,77 +247,6 @@ async fn events_are_the_same_in_both_groups() {
         .await
         .unwrap();
     assert_eq!((core.message.as_deref(), core.involved_object.name.as_deref()), (Some("what"), Some("p")));
-}
-
-#[tokio::test]
-async fn malformed_requests_are_rejected_with_the_right_code() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let post = |content_type: &str, body: Vec<u8>| {
-        Request::post("/api/v1/namespaces/default/configmaps")
-            .header("content-type", content_type)
-            .body(body)
-            .unwrap()
-    };
-    let get =
-        |path: &str, accept: &str| Request::get(path).header("accept", accept).body(Vec::new()).unwrap();
-    let deep = format!("{{\"metadata\":{}1{}}}", "[".repeat(9000), "]".repeat(9000));
-    let table = [
-        (post("application/json", b"{".to_vec()), 400),
-        (post("application/json", deep.into_bytes()), 400),
-        (post("application/json", b"[]".to_vec()), 400),
-        (post("application/cbor", Vec::new()), 415),
-        (post("application/json", vec![b' '; 4 << 20]), 413),
-        (get("/api/v1/pods", "application/vnd.kubernetes.protobuf"), 406),
-        (get("/api/v1/pods", "application/vnd.kubernetes.protobuf,application/json"), 200),
-        (get("/api/v1/unheardof", "*/*"), 404),
-        (get("/apis/no.such.group/v1/things", "*/*"), 404),
-        (get("/api/v1/namespaces/default/configmaps/x/unheardof", "*/*"), 404),
-        (Request::put("/api/v1/pods").body(Vec::new()).unwrap(), 405),
-        (Request::delete("/version").body(Vec::new()).unwrap(), 405),
-    ];
-    for (request, code) in table {
-        let (method, path) = (request.method().clone(), request.uri().clone());
-        let answer = client.send(request.map(Into::into)).await.unwrap();
-        assert_eq!(answer.status().as_u16(), code, "{method} {path}");
-    }
-}
-
-#[tokio::test]
-async fn changes_of_the_status_get_no_warnings_about_the_rest() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let named = json!({"metadata": {"name": "s"}, "spec": {"externalName": "a.example.com", "ports": [{"port": 80}]}});
-    let post =
-        Request::post("/api/v1/namespaces/default/services").header("content-type", "application/json");
-    let created =
-        client.send(post.body(named.to_string().into_bytes()).unwrap().map(Into::into)).await.unwrap();
-    assert!(created.status().is_success() && created.headers().contains_key("warning"), "{created:?}");
-    let status = json!({"status": {"loadBalancer": {}}, "metadata": {"labels": {"a": "b"}}});
-    let patch = Request::patch("/api/v1/namespaces/default/services/s/status")
-        .header("content-type", "application/merge-patch+json");
-    let patched =
-        client.send(patch.body(status.to_string().into_bytes()).unwrap().map(Into::into)).await.unwrap();
-    assert!(patched.status().is_success() && !patched.headers().contains_key("warning"), "{patched:?}");
-}
-
-#[tokio::test]
-async fn unknown_and_duplicate_fields_are_dropped_reported_or_rejected() {
-    let served = serve().await;
-    let client = served.cluster.client();
-    let body = r#"{"metadata":{"name":"m"},"data":{"a":"1","a":"2"},"datum":{}}"#;
-    let post = |mode: &str| {
-        let path = format!("/api/v1/namespaces/default/configmaps?dryRun=All&fieldValidation={mode}");
-        let request = Request::post(path).header("content-type", "application/json");
-        client.send(request.body(body.as_bytes().to_vec()).unwrap().map(Into::into))
-    };
-    let strict = post("Strict").await.unwrap();
-    assert_eq!(strict.status(), 400);
-    let warned = post("Warn").await.unwrap();
-    let warnings =
-        warned.headers().get_all("warning").iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>();
-    assert_eq!(warnings, [r#"299 - "unknown field \"datum\"""#, r#"299 - "duplicate field \"data.a\"""#]);
-    assert!(post("Ignore").await.unwrap().headers().get("warning").is_none());
 }
 
 #[tokio::test]

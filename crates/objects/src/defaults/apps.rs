@@ -4,7 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::kinds::Kind;
-use super::{pod_spec, set};
+use super::pods::pod_spec;
+use super::set;
 
 /// Old ReplicaSets to keep, and the seconds after which a roll-out has failed.
 const DEPLOYMENT: [(&str, i64); 2] = [("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)];

@@ -6,8 +6,13 @@
 //! `$setElementOrder/<field>`. Merge keys come from the kind's schema; custom kinds have none and do not support such
 //! patches. The schema module's `MAX_DEPTH` bounds depth.
 
+mod directives;
+mod order;
+
 use serde_json::{Map, Value};
 
+use self::directives::{directed, list_of, obey_directives, retain_keys, without_directives, without_nulls};
+use self::order::{check_order, in_order, partition, without_repetition};
 use super::PatchError;
 use crate::schema::{MAX_DEPTH, NodeId, PatchStrategy, Schema, Type};
 use crate::{Kind, printed};
@@ -260,12 +265,6 @@ fn element_kind(old: &[Value], new: &[Value]) -> Result<Element, PatchError> {
     }
 }
 
-/// Returns the list that a directive refers to.
-fn list_of(name: &str) -> Option<&str> {
-    let (directive, list) = name.split_once('/')?;
-    matches!(directive, DELETE_FROM_LIST | ELEMENT_ORDER).then_some(list)
-}
-
 fn as_list(value: Value) -> Result<List, PatchError> {
     match value {
         Value::Array(items) => Ok(items),
@@ -297,67 +296,6 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Applies the `$patch` directive of a map (`handleDirectiveInMergeMap`).
-fn directed(directive: &Value, mut patch: Object) -> Result<Object, PatchError> {
-    match directive.as_str() {
-        Some("replace") => Ok(patch),
-        Some("delete") => Ok(Object::new()),
-        _ => {
-            patch.insert(DIRECTIVE.to_owned(), directive.clone());
-            Err(bad_directive(directive, patch))
-        }
-    }
-}
-
-fn bad_directive(directive: &Value, patch: Object) -> PatchError {
-    let text = match directive {
-        Value::Null => "%!s(<nil>)".to_owned(),
-        Value::Bool(_) | Value::Number(_) => format!("%!s({}={directive})", go_type(directive)),
-        other => printed(other),
-    };
-    confused(format!("unknown patch type: {text} in map: {}", printed(&Value::Object(patch))))
-}
-
-/// Removes the fields that `$retainKeys` does not list (`applyRetainKeysDirective`).
-fn retain_keys(object: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
-    let Some(keep) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let bad = || malformed("invalid patch format of retainKeys");
-    let keep = keep.as_array().ok_or_else(bad)?;
-    let kept = |name: &str| keep.iter().any(|k| k == name);
-    for (name, value) in patch.iter() {
-        let is_directive = name.starts_with(ELEMENT_ORDER) || name.starts_with(DELETE_FROM_LIST);
-        if !value.is_null() && !is_directive && !kept(name) {
-            return Err(bad());
-        }
-    }
-    object.retain(|name, _| kept(name));
-    Ok(())
-}
-
-/// Applies the `$patch` directives of items, and removes those items (`mergeSliceWithSpecialElements`).
-fn obey_directives(mut old: List, new: List, key: &str) -> Result<(List, List), PatchError> {
-    let (mut plain, mut is_replaced) = (List::new(), false);
-    for item in new {
-        let Some((fields, directive)) = item.as_object().and_then(|map| Some((map, map.get(DIRECTIVE)?)))
-        else {
-            plain.push(item);
-            continue;
-        };
-        match directive.as_str() {
-            Some("delete") => {
-                let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
-                while let Some(at) = find(&old, key, value)? {
-                    old.remove(at);
-                }
-            }
-            Some("replace") => is_replaced = true,
-            Some("merge") => return Err(confused("merging lists cannot yet be specified in the patch")),
-            _ => return Err(bad_directive(directive, fields.clone())),
-        }
-    }
-    Ok(if is_replaced { (plain, List::new()) } else { (old, plain) })
-}
-
 /// Returns the position of the first item with this value of its key (`findMapInSliceBasedOnKeyValue`).
 fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {
     for (at, item) in items.iter().enumerate() {
@@ -369,169 +307,6 @@ fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, Patc
         }
     }
     Ok(None)
-}
-
-/// Checks that the order contains every patched item, in the same order (`validatePatchWithSetOrderList`).
-fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
-    if patch.is_empty() || order.is_empty() {
-        return Ok(());
-    }
-    let fields = |item: &Value| match item {
-        Value::Object(fields) => Ok(fields.clone()),
-        other => Err(bad_type(MAP, other)),
-    };
-    let mut kept = Vec::new();
-    for item in patch {
-        let is_deleted = !key.is_empty() && fields(item)?.get(DIRECTIVE).is_some_and(|d| d == "delete");
-        if !is_deleted {
-            kept.push(item);
-        }
-    }
-    let (mut at, mut in_order) = (0, 0);
-    while at < kept.len() && in_order < order.len() {
-        if kept[at].get(DIRECTIVE).is_some() {
-            at += 1;
-            continue;
-        }
-        let is_same = if key.is_empty() {
-            *kept[at] == order[in_order]
-        } else {
-            let (left, right) = (fields(kept[at])?, fields(&order[in_order])?);
-            let of = |fields: &Object| fields.get(key).cloned().ok_or_else(|| no_merge_key(fields, key));
-            of(&left)? == of(&right)?
-        };
-        at += usize::from(is_same);
-        in_order += 1;
-    }
-    if at < kept.len() && in_order >= order.len() {
-        let [patch, order] = [patch, order].map(|list| printed(&Value::Array(list.to_vec())));
-        return Err(confused(format!(
-            "The order in patch list:\n{patch}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n"
-        )));
-    }
-    Ok(())
-}
-
-/// Splits items by whether `by` contains their key (`partitionMapsByPresentInList`).
-fn partition(items: List, by: &[Value], key: &str) -> Result<(List, List), PatchError> {
-    let (mut present, mut others) = (List::new(), List::new());
-    for item in items {
-        let Some(fields) = item.as_object() else { return Err(bad_type(MAP, &item)) };
-        let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
-        match find(by, key, value)? {
-            Some(_) => present.push(item),
-            None => others.push(item),
-        }
-    }
-    Ok((present, others))
-}
-
-/// Removes fields that are `null` from a new value, also within lists.
-fn without_nulls(mut value: Value) -> Value {
-    match &mut value {
-        Value::Object(fields) => {
-            fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(|field| *field = without_nulls(field.take()));
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_nulls(item.take())),
-        _ => {}
-    }
-    value
-}
-
-/// Removes maps with a `$patch` from a new value. Returns `None` if the value itself is one (`removeDirectives`).
-fn without_directives(value: Value) -> Option<Value> {
-    match value {
-        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
-        Value::Object(fields) => {
-            let kept =
-                fields.into_iter().filter_map(|(name, field)| Some((name, without_directives(field)?)));
-            Some(Value::Object(kept.collect()))
-        }
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
-        scalar => Some(scalar),
-    }
-}
-
-/// Removes duplicates; the list's last item moves to the place of each removed one (`deduplicateScalars`).
-fn without_repetition(mut items: List) -> List {
-    let mut at = 0;
-    while at + 1 < items.len() {
-        let mut other = at + 1;
-        while other < items.len() {
-            if items[at] == items[other] {
-                items.swap_remove(other);
-            } else {
-                other += 1;
-            }
-        }
-        at += 1;
-    }
-    items
-}
-
-/// Returns the position of an item in a list, by its key or its value (`index`).
-fn position(list: &[Value], item: &Value, key: &str, kind: Element) -> Option<usize> {
-    let is_same = |other: &&Value| match kind {
-        Element::Map => other.get(key) == item.get(key),
-        Element::Scalar => *other == item,
-    };
-    list.iter().position(|other| is_same(&other))
-}
-
-/// Sorts the patched items by the patch's order and the others by the server's, then merges both lists
-/// (`normalizeElementOrder`).
-fn in_order(
-    patched: List,
-    others: List,
-    order: &[Value],
-    server: &[Value],
-    key: &str,
-    kind: Element,
-) -> Result<List, PatchError> {
-    let patched = sorted(patched, order, key, kind)?;
-    let others = sorted(others, server, key, kind)?;
-    let mut out = Vec::with_capacity(patched.len() + others.len());
-    let (mut patched, mut others) = (patched.into_iter().peekable(), others.into_iter().peekable());
-    loop {
-        let take_other = match (others.peek(), patched.peek()) {
-            (None, None) => return Ok(out),
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (Some(other), Some(item)) => {
-                let at = |item| position(server, item, key, kind);
-                matches!((at(other), at(item)), (Some(o), Some(n)) if o < n)
-            }
-        };
-        out.extend(if take_other { others.next() } else { patched.next() });
-    }
-}
-
-/// Sorts items by their position in `order`. As in upstream's insertion sort, an item that is not in `order` counts as
-/// less than those before it (`normalizeSliceOrder`).
-fn sorted(items: List, order: &[Value], key: &str, kind: Element) -> Result<List, PatchError> {
-    if kind == Element::Map {
-        for item in items.iter().chain(order) {
-            let Some(fields) = item.as_object() else { return Err(bad_type(MAP, item)) };
-            if !fields.contains_key(key) {
-                return Err(no_merge_key(fields, key));
-            }
-        }
-    }
-    let is_deleted =
-        |item: &Value| kind == Element::Map && item.get(DIRECTIVE).is_some_and(|d| d == "delete");
-    let (deleted, items): (List, List) = items.into_iter().partition(is_deleted);
-    let mut sorted: Vec<(Option<usize>, Value)> = Vec::with_capacity(items.len());
-    for item in items {
-        let place = position(order, &item, key, kind);
-        let is_less = |other: Option<usize>| match (place, other) {
-            (Some(place), Some(other)) => place < other,
-            _ => true,
-        };
-        let at = sorted.iter().rposition(|(other, _)| !is_less(*other)).map_or(0, |at| at + 1);
-        sorted.insert(at, (place, item));
-    }
-    Ok(sorted.into_iter().map(|(_, item)| item).chain(deleted).collect())
 }
 
 #[cfg(test)]

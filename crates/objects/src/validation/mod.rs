@@ -16,6 +16,8 @@ mod network;
 mod nodes;
 mod placement;
 mod pod;
+mod pod_containers;
+mod pod_update;
 mod pod_volumes;
 mod policy;
 mod resources;
@@ -197,7 +199,7 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
 
 fn of_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Pod") => pod::validate_update(new, old),
+        ("", "Pod") => pod_update::validate(new, old),
         ("", "Service") => service::validate_update(new, old),
         ("", "ConfigMap") => configuration::immutable(new, old, &["data", "binaryData"]),
         ("", "Secret") => {

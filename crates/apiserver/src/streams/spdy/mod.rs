@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -119,7 +121,8 @@ pub async fn forward(mut wire: Wire, kubelet: &dyn Kubelet, uid: &str) {
     let outgoing = wire.outgoing.clone();
     let mut heard = std::pin::pin!(listen(&mut wire, sender));
     let mut waiting: HashMap<String, Opened> = HashMap::new();
-    let mut connections = FuturesUnordered::new();
+    // Whatever sends is polled with the connections: one that has a place in the queue takes it only while it is polled.
+    let mut connections: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     loop {
         tokio::select! {
             ended = &mut heard => {
@@ -138,10 +141,13 @@ pub async fn forward(mut wire: Wire, kubelet: &dyn Kubelet, uid: &str) {
                         } else {
                             (other, stream)
                         };
-                        connections.push(connect(kubelet, uid, data, error.stream, outgoing.clone()));
+                        connections.push(connect(kubelet, uid, data, error.stream, outgoing.clone()).boxed());
                     }
                     None if waiting.len() < MAX_STREAMS => drop(waiting.insert(key, stream)),
-                    None => drop(outgoing.send(frame::reset(stream.stream)).await),
+                    None => {
+                        let (outgoing, reset) = (outgoing.clone(), frame::reset(stream.stream));
+                        connections.push(async move { drop(outgoing.send(reset).await) }.boxed());
+                    }
                 }
             }
         }
@@ -283,5 +289,63 @@ async fn talk(mut streams: HashMap<&str, Opened>, client: Client, outgoing: &mps
     tokio::select! {
         () = read => {}
         () = write => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use futures::future::ready;
+    use futures::stream;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use kubelet::{LogError, LogRequest, LogStream, StreamError};
+
+    /// A node with a pod that listens at this address.
+    struct Node(SocketAddr);
+
+    impl Kubelet for Node {
+        fn logs(&self, _request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+            ready(Err(LogError::NotFound("no logs".to_owned()))).boxed()
+        }
+
+        fn connect(&self, _request: ConnectRequest) -> BoxFuture<'_, Result<TcpStream, StreamError>> {
+            TcpStream::connect(self.0).map(|connected| Ok(connected.unwrap())).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_beyond_the_limit_are_reset_while_a_connection_waits_to_send() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = Node(listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut pod, _) = listener.accept().await.unwrap();
+            while pod.write_all(&[b'x'; READ_BYTES]).await.is_ok() {}
+        });
+        let mut client = Encoder::new().unwrap();
+        let mut open = |stream: u32, kind: &str, request: &str| {
+            client.open(stream, &[("streamtype", kind), ("port", "80"), ("requestid", request)]).unwrap()
+        };
+        let mut sent = vec![open(1, "error", "0"), open(3, "data", "0")];
+        let last = 5 + 2 * (MAX_STREAMS as u32 + 32);
+        // None of them gets the other stream of its pair, and the client gives each of them up at once.
+        for stream in (5..=last).step_by(2) {
+            sent.extend([open(stream, "error", &stream.to_string()), frame::reset(stream)]);
+        }
+        let incoming = stream::iter(sent).chain(stream::pending()).boxed();
+        let (outgoing, mut frames) = mpsc::channel(1);
+        let refused = async {
+            while let Some(received) = frames.recv().await {
+                if received == frame::reset(last) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = forward(Wire { incoming, outgoing }, &node, "uid") => panic!("it ended"),
+            refused = tokio::time::timeout(PATIENCE, refused) => refused.unwrap(),
+        }
     }
 }
