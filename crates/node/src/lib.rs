@@ -9,6 +9,8 @@ mod environment;
 mod events;
 mod gpus;
 mod hosts;
+mod images;
+mod kubelet_api;
 mod logs;
 mod metrics;
 mod mode;
@@ -26,7 +28,7 @@ mod watching;
 
 pub mod sandbox;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
@@ -35,8 +37,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use semantics::local_images::{self, LocalImages};
+use k8s_openapi::api::core::v1::PodSpec;
+use semantics::local_images::LocalImages;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -52,10 +54,9 @@ pub use kubelet::{
     StreamRequest,
 };
 
-use self::environment::Variables;
 use self::events::Events;
 use self::hosts::{Hosts, Listed};
-use self::logs::{RunLog, Wanted};
+use self::logs::RunLog;
 use self::sandbox::client::{Sandbox, SandboxError};
 use self::sandbox::protocol::{Begin, User};
 use self::streams::LiveContainers;
@@ -68,12 +69,6 @@ use kubelet::{OWN_ADDRESS, OWN_PORT};
 const DEFAULT_UID: u32 = 65532;
 /// The node's address in pods' status. The machine's real addresses are not exposed.
 const HOST_IP: &str = "127.0.0.1";
-/// The search path for programs if the caller has no `PATH`.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Runs of a container whose logs are kept: the current one and the previous one.
-const KEPT_RUNS: usize = 2;
-/// The most bytes read of a local environment's `etc/environment`.
-const MAX_ENVIRONMENT_BYTES: u64 = 64 * 1024;
 
 /// The configuration of a node.
 #[derive(Debug, Clone)]
@@ -400,123 +395,10 @@ async fn opened<T, E: std::fmt::Display>(
     opening.await.map_err(|why| tracing::warn!(%why, "{lack}")).ok()
 }
 
-/// Returns the command of a container that names none, as an image's `ENTRYPOINT`: the lines of the local environment's
-/// file `etc/entrypoint`, with `${DIR}` replaced by its own folder.
-fn entry_of(directory: &Path) -> Vec<String> {
-    use std::io::Read as _;
-    let Ok(file) = std::fs::File::open(directory.join("etc/entrypoint")) else { return Vec::new() };
-    let mut text = String::new();
-    match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
-        Ok(_) => {
-            let own = directory.display().to_string();
-            text.lines().filter(|line| !line.is_empty()).map(|line| line.replace("${DIR}", &own)).collect()
-        }
-        Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "cannot read the local environment's entrypoint");
-            Vec::new()
-        }
-    }
-}
-
-/// Returns the absolute entries of the node's own `PATH`.
-fn own_path() -> Vec<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').filter(|entry| entry.starts_with('/')).map(str::to_owned).collect()
-}
-
-/// Returns the variables of a local environment; empty if the file is missing or too large.
-fn brought_by(directory: &Path) -> Vec<(String, String)> {
-    use std::io::Read as _;
-    let Ok(file) = std::fs::File::open(directory.join("etc/environment")) else { return Vec::new() };
-    let mut text = String::new();
-    match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
-        Ok(_) => environment::of_local_environment(&text, &directory.display().to_string()),
-        Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "cannot read the local environment's variables");
-            Vec::new()
-        }
-    }
-}
-
 impl LocalNode {
     /// Returns the nodes as which the machine poses now.
     fn shape(&self) -> Arc<register::Shape> {
         Arc::clone(&lock(&self.shape))
-    }
-
-    /// Returns the images that are mapped now.
-    fn images(&self) -> Arc<LocalImages> {
-        Arc::clone(&lock(&self.images))
-    }
-
-    /// Returns the local environment mapped to an image name.
-    fn environment_of(&self, image: &str) -> Option<PathBuf> {
-        local_images::environment_of(&self.images(), image).map(Path::to_owned)
-    }
-
-    /// Returns the folders in which containers find programs besides the machine's usual ones: the local environments
-    /// of all images, since one may use what another provides, and the node's own `PATH`. Contains only existing
-    /// folders, parents before children.
-    fn program_folders(&self) -> BTreeSet<PathBuf> {
-        let images = self.images();
-        let environments = images.values().cloned();
-        environments
-            .chain(own_path().into_iter().map(PathBuf::from))
-            .filter(|folder| folder.is_dir())
-            .collect()
-    }
-
-    /// Returns why the image cannot be pulled: its repository is mapped, but under other tags only. The tag is then a
-    /// typo, or an image that was not provided. Returns `None` for repositories that are not mapped at all.
-    fn pull_fault(&self, image: &str) -> Option<String> {
-        let images = self.images();
-        let known = local_images::other_tags(&images, image);
-        (!known.is_empty()).then(|| {
-            format!(
-                "manifest unknown: this node pulls no images, and the only known tags are {}",
-                known.join(", ")
-            )
-        })
-    }
-
-    /// Returns the command of a container of this image that names none.
-    fn entry(&self, image: &str) -> Vec<String> {
-        self.environment_of(image).map(|directory| entry_of(&directory)).unwrap_or_default()
-    }
-
-    /// Returns a container's `imageID`. It has no digest, because nothing was pulled.
-    fn image_id(&self, image: &str) -> String {
-        match self.environment_of(image) {
-            Some(directory) => format!("local:{}", directory.display()),
-            None => "local:/".to_owned(),
-        }
-    }
-
-    fn tell_environment(&self, pod: &Pod, container: &Container, restarts: i32) {
-        if restarts > 0 {
-            return;
-        }
-        let image = container.image.as_deref().unwrap_or_default();
-        let message = match self.environment_of(image) {
-            Some(directory) => {
-                format!(
-                    "No image was pulled: {image:?} is mapped to the local environment {}",
-                    directory.display()
-                )
-            }
-            None => {
-                format!(
-                    "No image was pulled: {image:?} is not mapped, so the machine's own file system is used"
-                )
-            }
-        };
-        self.events.normal(pod, Some(&container.name), "LocalEnvironment", message);
-        let devices = self.devices_of(pod, container);
-        if !devices.is_empty() {
-            let message =
-                format!("nvidia.com/gpu is simulated, without a real device: CUDA_VISIBLE_DEVICES={devices}");
-            self.events.normal(pod, Some(&container.name), "SimulatedGpus", message);
-        }
     }
 
     /// Returns the user of a container that names none.
@@ -532,164 +414,5 @@ impl LocalNode {
     fn owner_group(&self, spec: &PodSpec) -> Option<u32> {
         let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
         group.and_then(|group| u32::try_from(group).ok()).filter(|_| self.mode.kind == ModeKind::Root)
-    }
-
-    /// Returns the variables that an image would set. Of the caller's environment, only `LANG` and `PATH` are passed
-    /// on.
-    fn base_variables(&self, pod: &Pod, container: &Container, user: &User, temporary: &Path) -> Variables {
-        let mut variables = Variables::default();
-        let mut path = own_path();
-        if path.is_empty() {
-            path = DEFAULT_PATH.split(':').map(str::to_owned).collect();
-        }
-        let directory = self.environment_of(container.image.as_deref().unwrap_or_default());
-        if let Some(directory) = &directory {
-            path.insert(0, directory.join("bin").display().to_string());
-        }
-        variables.set("PATH", path.join(":"));
-        for (name, value) in directory.map(|directory| brought_by(&directory)).unwrap_or_default() {
-            variables.set(&name, value);
-        }
-        variables.set("HOSTNAME", pod::hostname(pod));
-        if let Ok(language) = std::env::var("LANG") {
-            variables.set("LANG", language);
-        }
-        if self.serves_api {
-            for (name, value) in services::api_variables() {
-                variables.set(name, value);
-            }
-        }
-        let devices = self.devices_of(pod, container);
-        if !devices.is_empty() {
-            variables.set("NVIDIA_VISIBLE_DEVICES", &devices);
-            variables.set("CUDA_VISIBLE_DEVICES", devices);
-        }
-        if !self.mode.kind.isolates() {
-            variables.set("TMPDIR", temporary.display().to_string());
-        }
-        self.preset(pod, user, &mut variables);
-        variables
-    }
-
-    /// Returns the container's simulated GPUs as `CUDA_VISIBLE_DEVICES`; empty if it has none.
-    fn devices_of(&self, pod: &Pod, container: &Container) -> String {
-        let (Some(spec), Some(uid)) = (pod.spec.as_ref(), pod.metadata.uid.as_deref()) else {
-            return String::new();
-        };
-        let node = spec.node_name.as_deref().unwrap_or_default();
-        let numbers = lock(&self.devices).of(node, self.shape().gpus, uid, spec, &container.name);
-        numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-    }
-
-    /// Returns the folder that the pods of the namespace share ([`PresetValue::Registry`]).
-    fn registry(&self, pod: &Pod) -> PathBuf {
-        let folder =
-            self.runtime.join("registry").join(pod.metadata.namespace.as_deref().unwrap_or_default());
-        let _ = std::fs::create_dir_all(&folder);
-        folder
-    }
-
-    /// Returns the folder of everything that lives as long as a pod's containers.
-    fn pod_folder(&self, uid: &str) -> PathBuf {
-        self.runtime.join("pods").join(uid)
-    }
-
-    fn pod_log_folder(&self, pod: &Pod) -> PathBuf {
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let meta = &pod.metadata;
-        self.log_folder_of(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid))
-    }
-
-    fn log_folder_of(&self, namespace: &str, pod: &str, uid: &str) -> PathBuf {
-        self.log_folder.join(format!("{namespace}_{pod}_{uid}"))
-    }
-
-    fn begin_log(&self, pod: &Pod, container: &str, restarts: i32) -> io::Result<Arc<RunLog>> {
-        let folder = self.pod_log_folder(pod).join(container);
-        let key = (pod.metadata.uid.clone().unwrap_or_default(), container.to_owned());
-        // Runs before this node's start are known only from their files.
-        let known = lock(&self.logs).contains_key(&key);
-        let before = if known { Vec::new() } else { RunLog::recall(&folder, KEPT_RUNS) };
-        let log = RunLog::create(folder.join(format!("{restarts}.log")))?;
-        let mut logs = lock(&self.logs);
-        let runs = logs.entry(key).or_insert_with(|| before);
-        runs.push(Arc::clone(&log));
-        if runs.len() > KEPT_RUNS {
-            runs.remove(0).remove();
-        }
-        Ok(log)
-    }
-
-    fn forget_logs(&self, pod: &Pod) {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        lock(&self.logs).retain(|(owner, _), _| *owner != uid);
-        let _ = std::fs::remove_dir_all(self.pod_log_folder(pod));
-        let _ = std::fs::remove_file(self.registry(pod).join(pod::hostname(pod)));
-    }
-}
-
-impl Kubelet for LocalNode {
-    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
-        let LogRequest {
-            namespace,
-            pod,
-            uid,
-            container,
-            follow,
-            tail_lines,
-            since,
-            timestamps,
-            previous,
-            limit_bytes,
-        } = request;
-        let folder = self.log_folder_of(&namespace, &pod, &uid).join(&container);
-        let known = lock(&self.logs).get(&(uid, container.clone())).cloned();
-        let runs = known.unwrap_or_else(|| RunLog::recall(&folder, KEPT_RUNS));
-        let wanted = Wanted { follow, tail_lines, since, timestamps, limit_bytes };
-        let outcome = if previous {
-            let run = runs.len().checked_sub(2).and_then(|index| runs.get(index)).cloned();
-            run.ok_or_else(|| {
-                LogError::NotFound(format!(
-                    "previous terminated container {container:?} in pod {pod:?} not found"
-                ))
-            })
-        } else {
-            runs.last().cloned().ok_or_else(|| {
-                LogError::NotReady(format!(
-                    "container {container:?} in pod {pod:?} is waiting to start: ContainerCreating"
-                ))
-            })
-        };
-        Box::pin(async move { Ok(outcome?.read(wanted)?) })
-    }
-
-    fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
-        let node = self.own.upgrade();
-        Box::pin(async move {
-            let node = node.ok_or_else(|| StreamError::Start("the node is shutting down".to_owned()))?;
-            node.exec_for(request).await
-        })
-    }
-
-    fn attach(&self, request: StreamRequest) -> BoxFuture<'_, Result<Process, StreamError>> {
-        Box::pin(async move { self.attach_to(&request) })
-    }
-
-    fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<tokio::net::TcpStream, StreamError>> {
-        Box::pin(self.connect_to(request))
-    }
-
-    fn usage(&self, node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
-        let node = node.to_owned();
-        Box::pin(async move { self.usage_of(&node).await })
-    }
-
-    fn pod_ended(&self, uid: &str) -> BoxFuture<'static, ()> {
-        let sandbox = lock(&self.sandboxes).get(uid).cloned();
-        Box::pin(async move {
-            if let Some(sandbox) = sandbox {
-                sandbox.cancelled().await;
-            }
-        })
     }
 }

@@ -300,6 +300,9 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
         spec.env.push(("TERM".to_owned(), "xterm".to_owned()));
     }
     let id = Some(format!("odh://{}-{}-{restarts}", run.uid, container.name));
+    // The image may have been mapped since the pod came.
+    let image_id = run.node.image_id(container.image.as_deref().unwrap_or_default());
+    slot.of(&mut run.record()).image_id = image_id;
     slot.of(&mut run.record()).id = id;
     let descriptors = std::mem::take(&mut ends.descriptors);
     let running = run.node.sandbox.start(spec, descriptors).await.map_err(StartFault::Start)?;

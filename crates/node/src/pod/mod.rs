@@ -7,8 +7,10 @@
 mod container;
 pub mod hooks;
 mod mounting;
+mod prepare;
 mod probe_protocols;
 mod probes;
+mod report;
 mod security;
 mod storage;
 
@@ -21,19 +23,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
-use kube::Resource;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use semantics::local_nodes::ANNOTATION_NODE_MODE;
-use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::container::Role;
-use super::environment::{Facts, relocate};
-use super::sandbox::protocol::PodSpec as SandboxSpec;
-use super::status::{self, ContainerRecord, PodRecord, State};
-use super::volumes::{self, Ready};
+pub use self::report::delete;
+use super::environment::Facts;
+use super::status::{ContainerRecord, PodRecord, State};
+use super::volumes::Ready;
 use super::{HOST_IP, LocalNode, lock};
 use controller_runtime::supervision::contained;
 
@@ -43,8 +40,6 @@ const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 /// The upper bound of a grace period: `terminationGracePeriodSeconds` may hold more seconds than a clock can count.
 const MAX_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Attempts to write a status before it is left to the next change.
-const MAX_STATUS_TRIES: u32 = 8;
 
 /// The desired state of a pod.
 #[derive(Debug, Clone)]
@@ -286,35 +281,6 @@ impl PodRun {
         grace_of(seconds)
     }
 
-    /// Plain mode: replaces mount paths by the volumes' real paths. Otherwise returns the texts unchanged.
-    pub fn relocate_all(&self, texts: &[String]) -> Vec<String> {
-        if self.node.mode.kind.isolates() {
-            return texts.to_vec();
-        }
-        let paths = self.relocations();
-        texts.iter().map(|text| relocate(text, &paths)).collect()
-    }
-
-    fn relocations(&self) -> Vec<(String, String)> {
-        let spec = spec(&self.pod());
-        let volumes = lock(&self.volumes);
-        let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        let mut paths: Vec<(String, String)> = containers
-            .flat_map(|container| container.volume_mounts.iter().flatten())
-            .filter_map(|mount| {
-                let real = volumes.get(&mount.name)?.path.join(mount.sub_path.as_deref().unwrap_or_default());
-                let path = real.display().to_string();
-                Some((
-                    mount.mount_path.trim_end_matches('/').to_owned(),
-                    path.trim_end_matches('/').to_owned(),
-                ))
-            })
-            .collect();
-        paths.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
-        paths.dedup();
-        paths
-    }
-
     /// Waits until the pod must end, by deletion, eviction or deadline, and then cancels its containers.
     async fn obey(&self) {
         let mut wish = self.wish.clone();
@@ -412,74 +378,6 @@ impl PodRun {
         true
     }
 
-    /// Creates volumes and sandbox, retrying until it succeeds. Returns false if the pod must end first.
-    async fn prepare(&self, pod: &Pod, spec: &PodSpec) -> bool {
-        let mut pause = FIRST_RETRY;
-        loop {
-            match self.prepare_once(pod, spec).await {
-                Ok(()) => break,
-                Err((reason, message)) => self.node.events.warning(pod, None, reason, message),
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => return false,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_RETRY),
-            }
-        }
-        lock(&self.node.sandboxes).insert(self.uid.clone(), CancellationToken::new());
-        self.update(|record| {
-            record.sandbox = true;
-            record.address = Some(self.address);
-        });
-        true
-    }
-
-    async fn prepare_once(&self, pod: &Pod, spec: &PodSpec) -> Result<(), (&'static str, String)> {
-        let folder = self.folder.join("volumes");
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| ("FailedMount", format!("{}: {e}", folder.display())))?;
-        let memory = self.prepare_volumes(spec, |_| true).await?;
-        mounting::write_identity(self, pod).map_err(|e| ("FailedCreatePodSandBox", e.to_string()))?;
-        let sandbox = SandboxSpec {
-            pod: self.uid.clone(),
-            hostname: hostname(pod),
-            address: self.address,
-            sysctls: security::sysctls(spec),
-            memory_directories: memory,
-        };
-        self.node
-            .sandbox
-            .create_pod(sandbox)
-            .await
-            .map_err(|e| ("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {e}")))
-    }
-
-    /// Creates or updates the volumes that `wanted` selects. Returns those to be backed by memory.
-    pub async fn prepare_volumes(
-        &self,
-        spec: &PodSpec,
-        wanted: impl Fn(&k8s_openapi::api::core::v1::Volume) -> bool,
-    ) -> Result<Vec<(PathBuf, Option<u64>)>, (&'static str, String)> {
-        let (pod, facts, folder) = (self.pod(), self.facts(), self.folder.join("volumes"));
-        let context = volumes::VolumeContext {
-            client: &self.node.client,
-            pod: &pod,
-            facts: &facts,
-            folder: &folder,
-            group: self.node.owner_group(spec),
-            secret: &self.node.secret,
-            claims: &self.node.claims,
-        };
-        let mut memory = Vec::new();
-        for volume in spec.volumes.iter().flatten().filter(|volume| wanted(volume)) {
-            let ready = volumes::prepare(volume, &context).await.map_err(|fault| {
-                ("FailedMount", format!("MountVolume.SetUp failed for volume {:?} : {fault}", volume.name))
-            })?;
-            memory.extend(ready.memory.map(|size| (ready.path.clone(), size)));
-            lock(&self.volumes).insert(volume.name.clone(), ready);
-        }
-        Ok(memory)
-    }
-
     /// Runs the init containers in order. Returns false if one failed permanently or the pod must end.
     async fn initialize(
         self: &Arc<Self>,
@@ -533,74 +431,6 @@ impl PodRun {
         }
         delete(&self.node.client, &self.pod()).await;
         self.node.forget_logs(&self.pod());
-    }
-
-    /// Sends a merge patch of the status. The answer is the whole pod, which the watch brings anyway: it is not read.
-    async fn patch_status(&self, name: &str, patch: &Value) -> kube::Result<()> {
-        let namespace = self.pod().metadata.namespace.clone().unwrap_or_default();
-        let request = kube::core::Request::new(Pod::url_path(&(), Some(&namespace)))
-            .patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch))
-            .map_err(kube::Error::BuildRequest)?;
-        self.node.client.request(request).await.map(|IgnoredAny| ())
-    }
-
-    async fn write_statuses(&self) {
-        loop {
-            self.dirty.notified().await;
-            self.flush().await;
-        }
-    }
-
-    /// Writes the status if it differs from the last one. Changes made meanwhile are part of the next write.
-    async fn flush(&self) {
-        let mut written = self.written.lock().await;
-        let mut pause = FIRST_RETRY;
-        for _ in 0..MAX_STATUS_TRIES {
-            let pod = self.pod();
-            let status = {
-                let mut record = self.record();
-                let status = status::compute(&pod, &record, Timestamp::now());
-                record.conditions = status.conditions.clone().unwrap_or_default();
-                status
-            };
-            if written.as_ref() == Some(&status) || self.wish.borrow().gone {
-                return;
-            }
-            // The annotation goes with the status: of its pods, a node may write nothing but the status
-            // (NodeRestriction).
-            let mode = json!({ANNOTATION_NODE_MODE: self.node.mode.kind.as_str()});
-            let patch = json!({"metadata": {"uid": self.uid, "annotations": mode}, "status": status});
-            let name = pod.metadata.name.clone().unwrap_or_default();
-            match self.patch_status(&name, &patch).await {
-                Ok(()) => {
-                    *written = Some(status);
-                    return;
-                }
-                // The pod is gone, or another pod has its name: there is no status to write.
-                Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
-                Err(error) => tracing::warn!(%error, pod = name, "cannot write a pod's status"),
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_RETRY);
-        }
-    }
-}
-
-/// Removes a pod that has ended from the API, with grace period 0 and its UID as a precondition.
-pub async fn delete(client: &kube::Client, pod: &Pod) {
-    let (Some(name), Some(namespace)) = (&pod.metadata.name, &pod.metadata.namespace) else { return };
-    let api = Api::<Pod>::namespaced(client.clone(), namespace);
-    let mut parameters = DeleteParams::default().grace_period(0);
-    parameters.preconditions = Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None });
-    let mut pause = FIRST_RETRY;
-    for _ in 0..MAX_STATUS_TRIES {
-        match api.delete(name, &parameters).await {
-            Ok(_) => return,
-            Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
-            Err(error) => tracing::warn!(%error, pod = name, "cannot delete a terminated pod"),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_RETRY);
     }
 }
 

@@ -17,12 +17,12 @@ use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
+use super::frames::{frame, take_frame};
 use super::kernel;
 use super::protocol::{
     Answer, AnswerBody, Begin, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, FilterSpec,
     ListenSpec, PodSpec, Request, RequestBody, Usage,
 };
-use super::supervise::{frame, take_frame};
 use crate::mode::Mode;
 
 /// Requests waiting to be written; a hundred pods send a few each.

@@ -10,6 +10,7 @@
 mod cgroups;
 pub mod check;
 mod container;
+mod frames;
 mod kernel;
 mod mounts;
 mod network;
@@ -62,7 +63,7 @@ fn guard(socket: OwnedFd) -> Result<(), Failure> {
     let (id, begin) = first_request(&socket, &mut inbox)?;
     let _ = nix::unistd::setsid();
     let refuse = |failure: Failure| {
-        let _ = supervise::write_frame(&socket, &Answer { id, body: AnswerBody::Failed(failure.clone()) });
+        let _ = frames::write_frame(&socket, &Answer { id, body: AnswerBody::Failed(failure.clone()) });
         failure
     };
     let (kind, reason) = choose(begin.mode).map_err(refuse)?;
@@ -92,7 +93,7 @@ fn first_request(socket: &OwnedFd, inbox: &mut Vec<u8>) -> Result<(u64, Begin), 
     );
     let mut chunk = [0; 4096];
     loop {
-        if let Some(request) = supervise::take_frame::<Request>(inbox).map_err(Failure::new)? {
+        if let Some(request) = frames::take_frame::<Request>(inbox).map_err(Failure::new)? {
             return match request.body {
                 RequestBody::Begin(begin) => Ok((request.id, begin)),
                 _ => Err(Failure::new("the first request must be Begin")),
@@ -213,7 +214,7 @@ fn second(socket: &OwnedFd, id: u64, mode: Mode, inherited: Inherited) -> u8 {
         match set_up_inside() {
             Ok(network) => Some(network),
             Err(failure) => {
-                let _ = supervise::write_frame(socket, &Answer { id, body: AnswerBody::Failed(failure) });
+                let _ = frames::write_frame(socket, &Answer { id, body: AnswerBody::Failed(failure) });
                 return 1;
             }
         }
@@ -222,7 +223,7 @@ fn second(socket: &OwnedFd, id: u64, mode: Mode, inherited: Inherited) -> u8 {
         None
     };
     let kind = mode.kind;
-    if supervise::write_frame(socket, &Answer { id, body: AnswerBody::Began(mode) }).is_err() {
+    if frames::write_frame(socket, &Answer { id, body: AnswerBody::Began(mode) }).is_err() {
         return 1;
     }
     let Ok(socket) = socket.try_clone() else { return 1 };
