@@ -262,6 +262,12 @@ causes! {
         message: "Every process is rank 0 of 1: the program does not belong to this mpirun",
         suggestion: "Use mpirun and the program from the same MPI: check ldd PROGRAM | grep mpi, and the MPI that mpi4py or Horovod was built with; rebuild it, or set mpiImplementation to match.",
     }
+    MpiMismatch: User, Useless, AfterStart {
+        title: "The image has another MPI than the job declares",
+        meaning: "The mpirun in the Launcher's image does not belong to the MPI that mpiImplementation names. The options that were written for the declared MPI, its hostfile and its settings mean nothing to the other: Open MPI's mpirun refuses -prepend-rank, and that of MPICH and Intel MPI refuses --tag-output and -x.",
+        message: "The image's MPI is not the one that the job declares",
+        suggestion: "Set mpiImplementation to the MPI of the image, with the options of that MPI in the command, or use an image with the declared MPI.",
+    }
     VersionMismatch: User, Useless, AfterStart {
         title: "Versions do not match",
         meaning: "Two parts that must be of the same or of compatible versions are not: mpirun and the program's MPI library, Launcher and Worker images, the C library, or the CUDA driver.",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cause::Cause;
+use super::declared;
 use super::facts::{Facts, pod_name};
 use super::intel;
 use super::judge::{
@@ -28,7 +29,15 @@ pub(crate) fn explain(
 ) -> Option<Diagnosis> {
     match verdict {
         Judgement::Nothing => None,
-        Judgement::Found(candidate, confidence) => Some(found(candidate, *confidence, material, told, facts)),
+        Judgement::Found(candidate, confidence) => {
+            let plain = found(candidate, *confidence, material, told, facts);
+            let is_firm = !candidate.from_cluster && !candidate.weak;
+            let line = material.lines.get(candidate.finding.at);
+            Some(match line.filter(|line| is_firm && !line.by_rank) {
+                Some(line) => declared::compared(plain, candidate.finding, &line.text, facts.mpi),
+                None => plain,
+            })
+        }
         Judgement::Intel(candidate, ended, confidence) => {
             let plain = found(candidate, *confidence, material, told, facts);
             Some(ended_under_intel(plain, ended, material, facts))

@@ -23,6 +23,8 @@ pub struct Facts {
     pub gpus: Option<Gpus>,
     /// The Workers' names in the order of the hostfile, and the slots of each.
     pub world: Option<World>,
+    /// The MPI that the job declares, as `spec.mpiImplementation` names it.
+    pub mpi: Option<&'static str>,
 }
 
 impl Facts {

@@ -10,6 +10,7 @@
 
 mod cause;
 mod collect;
+mod declared;
 mod explain;
 mod facts;
 mod guide;
@@ -34,7 +35,7 @@ pub use cause::{Actor, Cause, Moment, Retry, Texts};
 pub use collect::{Collector, Output};
 pub use explain::no_node_can_take;
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
-pub use guide::troubleshooting;
+pub use guide::{CONFIDENCE, Section, sections, troubleshooting};
 pub use judge::STALL_SECONDS;
 pub use last_words::last_words;
 pub use lines::{as_evidence, is_noise, rank_of};

@@ -226,9 +226,12 @@ fn without_escapes(raw: &str) -> Cow<'_, str> {
 /// Whether a launcher prints this line in good runs too, and it explains nothing: a warning about process groups, and which
 /// signals it passes on. Open MPI 4 gives `(null)` for its own name.
 pub fn is_noise(text: &str) -> bool {
-    let forwards = text.split_once(": Forwarding signal ").is_some_and(|(program, rest)| {
-        ["(null)", "mpirun", "mpiexec", "orterun", "prterun"].contains(&program) && rest.ends_with(" to job")
-    });
+    // The end first: it is cheap, and every line of a log is compared.
+    let forwards = text.ends_with(" to job")
+        && text.split_once(": Forwarding signal ").is_some_and(|(program, rest)| {
+            ["(null)", "mpirun", "mpiexec", "orterun", "prterun"].contains(&program)
+                && rest.ends_with(" to job")
+        });
     forwards || (text.starts_with('[') && text.contains("sh: Warning: setpgid("))
 }
 

@@ -212,6 +212,28 @@ pub(crate) fn of_failed_success(rule: &Rule) -> bool {
     ["daemon-lost-prte", "hydra-downstream", "mpi4py-environment"].contains(&rule.id)
 }
 
+/// Whether only Open MPI's `mpirun` prints it: it refuses options, a hostfile or a user of its own.
+pub(crate) fn of_open_mpi(rule: &Rule) -> bool {
+    [
+        "unknown-option",
+        "option-parameters",
+        "prte-missing-values",
+        "prte-option-argument",
+        "prte-unrecognized-option",
+        "option-format",
+        "hostfile-with-colons",
+        "not-enough-slots",
+        "already-filled",
+        "root-refused",
+    ]
+    .contains(&rule.id)
+}
+
+/// Whether only Hydra prints it, the `mpiexec` of MPICH and Intel MPI: it refuses options or a hostfile.
+pub(crate) fn of_hydra(rule: &Rule) -> bool {
+    ["hydra-unrecognized", "hydra-hostfile-token"].contains(&rule.id)
+}
+
 /// Whether it is a launcher's report that its daemons could not be started.
 pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
     [
@@ -230,6 +252,7 @@ pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
 
 /// All rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    let others = [transport::RULES, settings::RULES, ranks::RULES, network::RULES, cluster::RULES];
-    launch::RULES.into_iter().chain(others).flatten()
+    let before = [transport::RULES, settings::RULES];
+    let after = [network::RULES, cluster::RULES];
+    launch::RULES.into_iter().chain(before).chain(ranks::RULES).chain(after).flatten()
 }

@@ -187,8 +187,9 @@ pub(crate) fn failed_success(job: &ValidJob, seen: &ObservedState) -> Option<Fai
 /// What the Launcher's last failed run shows, by its pod's status and its output.
 fn of_failed_run(job: &ValidJob, seen: &ObservedState) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
-    let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
-    Some(failure_of_run(pod, seen.launcher_failed.as_ref(), facts, |worker| index_of(&job.name, worker)))
+    Some(failure_of_run(pod, seen.launcher_failed.as_ref(), facts(job, seen), |worker| {
+        index_of(&job.name, worker)
+    }))
 }
 
 /// What a failed run of the Launcher shows. `run` is the run whose output was read, which may be that of another pod;
@@ -272,10 +273,11 @@ fn of_init(
 /// The lines of a failed init container that are evidence.
 const MOST_INIT_LINES: usize = 6;
 
-/// The facts about the existing pods.
-pub(crate) fn pod_facts(seen: &ObservedState) -> Vec<PodFacts> {
+/// The facts about the job and its existing pods.
+pub(crate) fn facts(job: &ValidJob, seen: &ObservedState) -> Facts {
     let launchers = seen.launcher_pods.iter().map(|pod| PodFacts::of(pod, false));
-    launchers.chain(seen.workers.iter().map(|pod| PodFacts::of(pod, true))).collect()
+    let pods = launchers.chain(seen.workers.iter().map(|pod| PodFacts::of(pod, true))).collect();
+    Facts { pods, world: world(job), mpi: Some(job.implementation.name()), ..Facts::default() }
 }
 
 /// Exit codes that mpirun passes on from a rank; its own failures are 1 and the codes above the range.

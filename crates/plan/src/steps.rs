@@ -240,6 +240,7 @@ mod tests {
             events: &[],
             gpus: None,
             has_printed: None,
+            unmapped_images: &[],
             crash_log: None,
             place: None,
         };

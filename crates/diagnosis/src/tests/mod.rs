@@ -3,6 +3,7 @@
 
 mod classes;
 mod cluster;
+mod declared;
 mod disturbed;
 mod documents;
 mod hostile;

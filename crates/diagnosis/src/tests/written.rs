@@ -503,6 +503,22 @@ fn roots_that_stand_in_the_output_are_named_with_and_without_an_exit_code() {
 }
 
 #[test]
+fn a_script_that_python_does_not_find_in_the_root_directory_has_one_slash() {
+    for (printed, path) in [
+        ("//trian.py", "/trian.py"),
+        ("/app/trian.py", "/app/trian.py"),
+        ("trian.py", "trian.py"),
+        ("./a/trian.py", "./a/trian.py"),
+    ] {
+        let log =
+            format!("/usr/bin/python3: can't open file '{printed}': [Errno 2] No such file or directory\n");
+        let found = of(&log, Ending::Exited(2)).unwrap();
+        assert_eq!(found.message, format!("{path} does not exist on a Worker"), "{found:#?}");
+        assert!(found.evidence[0].text.contains(printed), "as it was printed: {found:#?}");
+    }
+}
+
+#[test]
 fn a_handled_exception_is_no_failure_where_the_end_is_unknown() {
     let log = "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'\n";
     assert_eq!(of(&format!("{log}{}", "epoch 2\n".repeat(3)), Ending::Unknown), None);

@@ -1,12 +1,8 @@
 //! Images for which a node of the embedded cluster has no local environment.
 
-use semantics::local_nodes::IMAGE_OF_THE_MACHINE;
-
 use super::{Situation, Told};
 use diagnosis::Cause;
 
-/// The event in which a node of the embedded cluster says which local environment stands for an image.
-const EVENT_LOCAL_ENVIRONMENT: &str = "LocalEnvironment";
 /// A part of the message with which a node of the embedded cluster refuses an image that is mapped with other tags only.
 const NODE_PULLS_NONE: &str = "this node pulls no images";
 
@@ -28,14 +24,10 @@ pub(super) fn unmapped_image(situation: &Situation<'_>, cause: Option<&str>) -> 
             | Cause::LaunchProgramMissing
             | Cause::DaemonMissing
             | Cause::WrongMpi
+            | Cause::MpiMismatch
             | Cause::VersionMismatch
     );
-    let told = situation.events.iter().filter(|_| is_about_the_image);
-    let mut told = told.filter(|told| told.reason == EVENT_LOCAL_ENVIRONMENT);
-    let image = told.find_map(|told| {
-        let image = told.message.split_once(" is not mapped")?.0.rsplit('"').nth(1)?;
-        (image != IMAGE_OF_THE_MACHINE).then_some(image)
-    })?;
+    let image = situation.unmapped_images.first().filter(|_| is_about_the_image)?;
     Some(format!(
         "First look at the image: \"{image}\" is not mapped to a local environment, so this machine's own programs were used."
     ))
@@ -55,16 +47,10 @@ mod tests {
             json!({ "phase": "Failed", "failure": { "reason": "ExecutableNotFound", "message": "m", "suggestion": "put it there" } }),
             json!({}),
         );
-        let message =
-            "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
-        let events = [Told { pod: None, reason: "LocalEnvironment".to_owned(), message: message.to_owned() }];
-        let advice = explain(&Situation { events: &events, ..alone(&job) }).advice.unwrap().text;
+        let images = ["team/train:1".to_owned()];
+        let advice = explain(&Situation { unmapped_images: &images, ..alone(&job) }).advice.unwrap().text;
         assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
         assert!(advice.ends_with("put it there"), "{advice}");
-        let message = message.replace("team/train:1", IMAGE_OF_THE_MACHINE);
-        let events = [Told { pod: None, reason: "LocalEnvironment".to_owned(), message }];
-        let meant = explain(&Situation { events: &events, ..alone(&job) });
-        assert_eq!(meant.advice.unwrap().text, "put it there", "the machine's own programs were asked for");
         assert_eq!(explain(&alone(&job)).advice.unwrap().text, "put it there");
     }
 

@@ -56,6 +56,9 @@ pub struct Situation<'a> {
     pub gpus: Option<Gpus>,
     /// Whether the Launcher has printed anything, if known.
     pub has_printed: Option<bool>,
+    /// The images of containers that ran the machine's own programs, as the embedded cluster had no local environment
+    /// for them.
+    pub unmapped_images: &'a [String],
     /// The end of the log of the run that [`crashing`] returns, if it could be read.
     pub crash_log: Option<&'a str>,
     /// The job's place in its queue, if known.

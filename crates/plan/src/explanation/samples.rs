@@ -63,6 +63,7 @@ pub(super) fn alone(job: &MPIJob) -> Situation<'_> {
         events: &[],
         gpus: None,
         has_printed: None,
+        unmapped_images: &[],
         crash_log: None,
         place: None,
     }

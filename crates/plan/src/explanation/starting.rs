@@ -203,7 +203,7 @@ pub(crate) fn hindrance<'a>(
         .filter(|pod| starting(pod) && !is_gated(pod))
         .map(|pod| PodFacts::of(pod, is_worker(job, pod)))
         .collect();
-    let facts = Facts { pods, events: told, gpus, world: None };
+    let facts = Facts { pods, events: told, gpus, ..Facts::default() };
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }
 
@@ -228,7 +228,7 @@ fn trouble(situation: &Situation<'_>, pods: &[&Pod], job: &str) -> Option<Diagno
         pods: pods.iter().map(|pod| of_pod(pod)).collect(),
         events: newest(told.map(pair)),
         gpus: situation.gpus,
-        world: None,
+        ..Facts::default()
     };
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::Settings;
 use crate::change::{Change, Child, ChildKind, Patch, Target};
 use crate::conditions::{condition, has_run, is_finished};
-use crate::failure::{pod_facts, refused_template, world};
+use crate::failure::{facts, refused_template};
 use crate::kept::{Job, Pod};
 use crate::notice::ApplyFailure;
 use crate::objects::{launcher_job, launcher_name};
@@ -34,7 +34,6 @@ use children::{
 };
 pub(crate) use cleanup::was_ended_early;
 use cleanup::{clean_up, ended_early};
-use diagnosis::Facts;
 pub(crate) use verdict::has_failed;
 use verdict::{cancelled, judge, launcher_verdict, next_deadline, recorded, template_refused};
 
@@ -68,8 +67,7 @@ impl Plan {
 /// Decides what to do for a job.
 #[must_use]
 pub fn plan(job: &ValidJob, seen: &ObservedState, settings: &Settings, now: Timestamp) -> Plan {
-    let facts = || Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
-    let output = output_shown(&Listening::to(job, seen), facts);
+    let output = output_shown(&Listening::to(job, seen), || facts(job, seen));
     let plan = decide(job, seen, output.as_ref(), settings, now);
     let ends = matches!(plan.outlook, Outlook::Failed(_) | Outlook::Restarting(_));
     let last_words = if ends && seen.launcher_failed.is_none() { seen.launcher_log() } else { None };

@@ -543,7 +543,8 @@ fn facts(job: &ValidTrainJob, seen: &SeenTrainJob) -> Facts {
     let launchers = seen.pods_of(LAUNCHER).map(|pod| PodFacts::of(pod, false));
     let pods = launchers.chain(seen.pods_of(NODE).map(facts_of)).collect();
     let slots = u32::try_from(job.mpi.slots).ok().filter(|slots| *slots > 0 && !job.mpi.launcher_as_node);
-    Facts { pods, world: slots.map(|slots| World { workers: hosts, slots }), ..Facts::default() }
+    let world = slots.map(|slots| World { workers: hosts, slots });
+    Facts { pods, world, mpi: Some(job.mpi.implementation.name()), ..Facts::default() }
 }
 
 /// What is looked at beside the output of a silent job.

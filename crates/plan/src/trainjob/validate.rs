@@ -9,6 +9,7 @@ use api::{
     JobSetSpec, MlPolicy, MpiPolicy, ReplicatedJob, RuntimePatch, Source, TRAINJOB_MANAGED_BY_US, TrainJob,
 };
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use semantics::is_subdomain;
 
 use super::job_set::{
     DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE, Replicated, TRAINER, add_environment, ancestor,
@@ -60,18 +61,6 @@ pub fn is_ours(job: &TrainJob) -> bool {
     manager.is_empty() || manager == TRAINJOB_MANAGED_BY_US
 }
 
-/// Whether a text can name an object: it becomes a part of the address of a request (RFC 1123 subdomain, as upstream's API
-/// server requires of names).
-fn is_name(text: &str) -> bool {
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    text.len() <= 253 && text.split('.').all(is_part)
-}
-
 /// The kind and name of the job's runtime.
 ///
 /// # Errors
@@ -81,7 +70,8 @@ pub fn runtime_ref(job: &TrainJob) -> Result<(&str, &str), Refusal> {
     let group = reference.api_group.as_deref().unwrap_or(GROUP);
     let kind = reference.kind.as_deref().unwrap_or("ClusterTrainingRuntime");
     let mut faults = Faults::default();
-    if !is_name(&reference.name) {
+    // It becomes a part of the address of a request.
+    if !is_subdomain(&reference.name) {
         faults.add(format!("{RUNTIME}.name"), "is not the name of an object", "use the name of a runtime");
         return Err(Refusal { unsupported: false, faults: faults.0 });
     }
@@ -428,12 +418,8 @@ fn names(spec: &JobSetSpec) -> String {
 /// Whether a text is a DNS subdomain, a slash and a path (`IsDomainPrefixedPath` of `k8s.io/apimachinery`).
 fn is_prefixed_path(text: &str) -> bool {
     let Some((domain, path)) = text.split_once('/') else { return false };
-    let is_label = |label: &str| {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !label.is_empty() && label.chars().all(plain) && !label.starts_with('-') && !label.ends_with('-')
-    };
     let in_path = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
-    domain.len() <= 253 && domain.split('.').all(is_label) && !path.is_empty() && path.chars().all(in_path)
+    is_subdomain(domain) && !path.is_empty() && path.chars().all(in_path)
 }
 
 /// The names of the Jobs' pods, of which the host names are a part, must be DNS labels.

@@ -167,6 +167,7 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         "../operator/src/trainjobs",
         "../operator/src/webhook",
         "../operator/tests/it",
+        "../operator/tests/it/failures",
         "../operator/src/bin/mpi-operator",
         "../api/tests/it",
         "../semantics/src",

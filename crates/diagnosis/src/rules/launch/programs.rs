@@ -100,7 +100,8 @@ pub(super) const RULES: &[Rule] = &[
         Cause::ExecutableNotFound,
         ROOT - 2,
         "can't open file ",
-        r"python[\w./]*: can't open file '?(?P<path>[^']+)'?: \[Errno 2\]",
+        // In the directory `/`, Python puts two slashes before a relative path.
+        r"python[\w./]*: can't open file '?/??(?P<path>/?[^'/][^']*)'?: \[Errno 2\]",
         "python: can't open file '/workspace/train.py': [Errno 2] No such file or directory",
     )
     .by(Speaker::Rank),
