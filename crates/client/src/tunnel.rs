@@ -1,6 +1,9 @@
 //! A client through a proxy: kube's stack of layers on a connector that asks the proxy for a tunnel.
 
 use std::error::Error as StdError;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base64::Engine;
 use http::{HeaderValue, Request, Response, Uri};
@@ -25,6 +28,15 @@ use crate::proxy::Proxy;
 /// Anything that answers requests.
 pub(crate) type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
+/// How long the connection to a proxy may take, without and with its TLS.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(8);
+const TLS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a proxy may take to open a tunnel. Shorter than kube's limit for a whole connection, whose error does not
+/// name the proxy.
+const TUNNEL_PATIENCE: Duration = Duration::from_secs(20);
+/// What TLS reports of a proxy that does not speak it: a plain one waits for a request, refuses it, or hangs up.
+const NO_TLS: [&str; 3] = ["no TLS handshake", "corrupt message", "handshake eof"];
+
 /// The proxy did not open the tunnel.
 #[derive(Debug, thiserror::Error)]
 #[error("the proxy {proxy} (see {origin}) does not connect to it: {reason}")]
@@ -39,11 +51,13 @@ struct NoTunnel {
 pub(crate) fn through(proxy: &Proxy, config: Config) -> Result<ClientBuilder<Requests>, Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
+    let tcp = Within { connector: tcp, limit: CONNECT_PATIENCE, what: "connection" };
     let address = proxy.address.clone();
     let user = credentials(&address);
     let builder = match address.scheme_str() {
         Some("https") => {
             let tls = config.rustls_https_connector_with_connector(tcp)?;
+            let tls = Within { connector: tls, limit: TLS_PATIENCE, what: "TLS handshake" };
             stack(naming(proxy, with_user(Tunnel::new(address, tls), user)), config)
         }
         Some("http") => stack(naming(proxy, with_user(Tunnel::new(address, tcp), user)), config),
@@ -59,23 +73,77 @@ pub(crate) fn through(proxy: &Proxy, config: Config) -> Result<ClientBuilder<Req
     Ok(builder?)
 }
 
-/// Names the proxy in the errors of a connector.
+/// A connector that gives up in time.
+#[derive(Clone)]
+struct Within<S> {
+    connector: S,
+    limit: Duration,
+    /// What is not there when it gives up.
+    what: &'static str,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoConnection(String);
+
+impl NoConnection {
+    fn because(error: impl Into<BoxError>) -> Self {
+        let error: BoxError = error.into();
+        Self(innermost(&*error))
+    }
+}
+
+impl<S> Service<Uri> for Within<S>
+where
+    S: Service<Uri>,
+    S::Response: 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = NoConnection;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, NoConnection>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoConnection>> {
+        self.connector.poll_ready(context).map_err(NoConnection::because)
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let Self { limit, what, .. } = *self;
+        let connecting = tokio::time::timeout(limit, self.connector.call(server));
+        Box::pin(async move {
+            match connecting.await {
+                Ok(connected) => connected.map_err(NoConnection::because),
+                Err(_) => Err(NoConnection(format!("no {what} within {} s", limit.as_secs()))),
+            }
+        })
+    }
+}
+
+/// Bounds how long a connector may take, and names the proxy in its errors.
 fn naming<S>(
     proxy: &Proxy,
     connector: S,
-) -> MapErr<S, impl FnOnce(S::Error) -> NoTunnel + Clone + Send + Sync + 'static + use<S>>
+) -> MapErr<Within<S>, impl FnOnce(NoConnection) -> NoTunnel + Clone + Send + Sync + 'static + use<S>>
 where
     S: Service<Uri>,
+    S::Response: 'static,
+    S::Future: Send + 'static,
     S::Error: Into<BoxError>,
 {
+    let connector = Within { connector, limit: TUNNEL_PATIENCE, what: "tunnel" };
+    let has_tls = proxy.address.scheme_str() == Some("https");
     let origin = proxy.origin;
     let name = proxy.address.authority().map_or_else(String::new, |authority| match authority.port() {
         Some(port) => format!("{}:{port}", authority.host()),
         None => authority.host().to_owned(),
     });
-    MapErr::new(connector, move |error: S::Error| {
-        let error: BoxError = error.into();
-        NoTunnel { proxy: name, origin, reason: innermost(&*error) }
+    MapErr::new(connector, move |NoConnection(mut reason)| {
+        if has_tls && NO_TLS.iter().any(|sign| reason.contains(sign)) {
+            reason.push_str(&format!("; does it speak TLS itself? If not, write http://{name}"));
+        }
+        NoTunnel { proxy: name, origin, reason }
     })
 }
 
