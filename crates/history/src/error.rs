@@ -32,12 +32,14 @@ pub enum Error {
     /// Stored data cannot be read back.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// A newer version of this program has migrated the store.
-    #[error("the store has schema {found}, and this program knows {known} at most")]
+    /// A later release has migrated the store.
+    #[error("the store {place} has schema version {found}; this release knows up to {known}")]
     TooNew {
+        /// The file of the store, or that it is in PostgreSQL.
+        place: String,
         /// The schema version of the store.
         found: i64,
-        /// The newest schema version that this program knows.
+        /// The newest schema version that this release knows.
         known: i64,
     },
     /// The caller's input is not acceptable.

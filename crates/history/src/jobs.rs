@@ -4,23 +4,21 @@
 //! uid and resourceVersion; Kubernetes' resourceVersions increase (KEP-5504), so observations that arrive late find
 //! their place. Only changes are stored: a state that equals the one before it is not.
 
+mod attempts;
+mod record;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+pub use self::attempts::{Attempt, MAX_LAST_LINES_BYTES, attempts, record_attempt};
+pub use self::record::{MAX_OBSERVATIONS, MAX_SPEC_BYTES, Observation, Recorded, deleted, record};
 use crate::error::Error;
 use crate::namespaces::Tenant;
-use crate::notifications;
-use crate::store::{Cursor, Store, Write, micros, optional_time, time};
+use crate::store::{Cursor, Store, micros, optional_time, time};
 
-/// The maximum size of an attempt's last lines in bytes.
-pub const MAX_LAST_LINES_BYTES: usize = 64 << 10;
-/// The maximum size of a spec in bytes of JSON: what etcd accepts as an object.
-pub const MAX_SPEC_BYTES: usize = 1536 << 10;
-/// The maximum number of observations in one call.
-pub const MAX_OBSERVATIONS: usize = 1000;
 /// The maximum number of rows in one page.
 pub const MAX_PAGE: u32 = 1000;
 
@@ -69,350 +67,12 @@ pub struct Spec {
     pub spec: Value,
 }
 
-/// A job as a replica has just seen it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Observation {
-    /// Its uid.
-    pub uid: String,
-    /// Its kind.
-    pub kind: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its owner.
-    pub owner: Option<String>,
-    /// When it was created.
-    pub created: Timestamp,
-    /// When it started to run.
-    pub started: Option<Timestamp>,
-    /// When it ended.
-    pub finished: Option<Timestamp>,
-    /// Its resourceVersion.
-    pub version: i64,
-    /// When this state was reached, as far as known.
-    pub at: Timestamp,
-    /// Its state.
-    pub state: State,
-    /// Its state as every interface shows it, for notifications.
-    pub shown: String,
-    /// Its generation and spec.
-    pub spec: Option<(i64, Value)>,
-}
-
-/// What an observation was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
-    /// A change of the job's state, which is now stored.
-    Changed,
-    /// No change of its state.
-    Known,
-}
-
-/// Stores observations, and enqueues the notifications about their transitions, in one transaction. The results are
-/// in the order of the observations.
-///
-/// # Errors
-/// If there are too many observations, a spec is too large, or the store fails. Nothing is then stored.
-pub async fn record(store: &Store, observations: &[Observation]) -> Result<Vec<Recorded>, Error> {
-    if observations.len() > MAX_OBSERVATIONS {
-        return Err(Error::Invalid(format!(
-            "at most {MAX_OBSERVATIONS} observations may be recorded at once"
-        )));
-    }
-    let mut results = vec![Recorded::Known; observations.len()];
-    let mut news: Vec<usize> = Vec::new();
-    for (place, observation) in observations.iter().enumerate() {
-        if !is_known(store, observation).await? {
-            news.push(place);
-        }
-    }
-    if news.is_empty() {
-        return Ok(results);
-    }
-    // All replicas lock jobs in the same order, so they cannot wait for one another in a circle.
-    news.sort_by_key(|place| observations.get(*place).map(|seen| (seen.uid.as_str(), seen.version)));
-    let mut write = store.write().await?;
-    for place in news {
-        if let (Some(observation), Some(result)) = (observations.get(place), results.get_mut(place)) {
-            *result = record_one(&mut write, observation).await?;
-        }
-    }
-    write.commit().await?;
-    Ok(results)
-}
-
-/// Whether storing an observation would change nothing. Costs one read, and no lock.
-async fn is_known(store: &Store, observation: &Observation) -> Result<bool, Error> {
-    let Observation { uid, version, state, spec, started, finished, .. } = observation;
-    let generation = spec.as_ref().map(|(generation, _)| *generation);
-    let query = sqlx::query(
-        "SELECT state, (SELECT COUNT(*) FROM job_specs WHERE uid = $1 AND generation = $3), \
-         (SELECT COUNT(*) FROM jobs WHERE uid = $1 AND (version > $2 OR ( \
-            COALESCE($4, started, 0) = COALESCE(started, 0) AND COALESCE($5, 0) = COALESCE(finished, 0)))) \
-         FROM job_states WHERE uid = $1 AND version <= $2 ORDER BY version DESC LIMIT 1",
-    )
-    .bind(uid)
-    .bind(version)
-    .bind(generation)
-    .bind(started.map(micros))
-    .bind(finished.map(micros));
-    let Some(row) = store.row(query).await? else { return Ok(false) };
-    let (stored, specs, times): (String, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    Ok(stored == text_of(state)? && (generation.is_none() || specs > 0) && times > 0)
-}
-
-async fn record_one(write: &mut Write, seen: &Observation) -> Result<Recorded, Error> {
-    lock_job(write, seen).await?;
-    record_spec(write, seen).await?;
-    let state = text_of(&seen.state)?;
-    let before = neighbour(write, seen, Side::Before).await?;
-    update_job(write, seen).await?;
-    if before.as_ref().is_some_and(|(_, before)| *before == state) {
-        return Ok(Recorded::Known);
-    }
-    let after = neighbour(write, seen, Side::After).await?;
-    if let Some((version, _)) = after.as_ref().filter(|(_, after)| *after == state) {
-        // That change was this one, seen late.
-        sqlx::query("DELETE FROM job_states WHERE uid = $1 AND version = $2")
-            .bind(&seen.uid)
-            .bind(*version)
-            .execute(&mut **write)
-            .await?;
-    }
-    sqlx::query("INSERT INTO job_states (uid, version, at, state) VALUES ($1, $2, $3, $4)")
-        .bind(&seen.uid)
-        .bind(seen.version)
-        .bind(micros(seen.at))
-        .bind(&state)
-        .execute(&mut **write)
-        .await?;
-    update_job(write, seen).await?;
-    let parsed = |stored: Option<(i64, String)>| stored.map(|(_, text)| state_of(&text)).transpose();
-    let (before, after) = (parsed(before)?, parsed(after)?);
-    let is_transition = |from: Option<&State>, to: &State| from.is_none_or(|from| key(from) != key(to));
-    // A later state with the same phase, reason and cause has been notified of already.
-    if is_transition(before.as_ref(), &seen.state)
-        && after.is_none_or(|after| is_transition(Some(&after), &seen.state))
-    {
-        notifications::enqueue(write, &transition(seen, before)).await?;
-    }
-    Ok(Recorded::Changed)
-}
-
-/// What notifications are about.
-fn key(state: &State) -> (&str, Option<&str>, Option<&str>) {
-    (&state.phase, state.reason.as_deref(), state.cause.as_deref())
-}
-
-fn transition(seen: &Observation, before: Option<State>) -> notifications::Transition {
-    notifications::Transition {
-        uid: seen.uid.clone(),
-        kind: seen.kind.clone(),
-        namespace: seen.namespace.clone(),
-        name: seen.name.clone(),
-        version: seen.version,
-        at: seen.at,
-        from: before.map(|before| before.phase),
-        state: seen.shown.clone(),
-        phase: seen.state.phase.clone(),
-        reason: seen.state.reason.clone(),
-        cause: seen.state.cause.clone(),
-        message: seen.state.message.clone(),
-        attempt: seen.state.attempt,
-        condition: None,
-    }
-}
-
-/// Creates the job's row if it is missing, and locks it until the transaction ends.
-async fn lock_job(write: &mut Write, seen: &Observation) -> Result<(), Error> {
-    sqlx::query(
-        "INSERT INTO jobs (uid, kind, namespace, name, owner, created, started, finished, version, phase, reason, cause, \
-         namespace_uid) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-         (SELECT n.uid FROM namespaces n WHERE n.name = $3 AND n.created <= $6)) \
-         ON CONFLICT (uid) DO UPDATE SET version = jobs.version, \
-         namespace_uid = COALESCE(jobs.namespace_uid, excluded.namespace_uid)",
-    )
-    .bind(&seen.uid)
-    .bind(&seen.kind)
-    .bind(&seen.namespace)
-    .bind(&seen.name)
-    .bind(&seen.owner)
-    .bind(micros(seen.created))
-    .bind(seen.started.map(micros))
-    .bind(seen.finished.map(micros))
-    .bind(seen.version)
-    .bind(&seen.state.phase)
-    .bind(&seen.state.reason)
-    .bind(&seen.state.cause)
-    .execute(&mut **write)
-    .await?;
-    Ok(())
-}
-
-async fn record_spec(write: &mut Write, seen: &Observation) -> Result<(), Error> {
-    let Some((generation, spec)) = &seen.spec else { return Ok(()) };
-    let text = serde_json::to_string(spec).map_err(|error| Error::Invalid(error.to_string()))?;
-    if text.len() > MAX_SPEC_BYTES {
-        return Err(Error::Invalid(format!(
-            "the spec of job {} has {} bytes, and {MAX_SPEC_BYTES} are allowed",
-            seen.uid,
-            text.len()
-        )));
-    }
-    sqlx::query(
-        "INSERT INTO job_specs (uid, generation, at, spec) VALUES ($1, $2, $3, $4) \
-         ON CONFLICT (uid, generation) DO NOTHING",
-    )
-    .bind(&seen.uid)
-    .bind(*generation)
-    .bind(micros(seen.at))
-    .bind(text)
-    .execute(&mut **write)
-    .await?;
-    Ok(())
-}
-
-enum Side {
-    Before,
-    After,
-}
-
-/// Returns the stored state at or before an observation's version, or the first after it.
-async fn neighbour(
-    write: &mut Write,
-    seen: &Observation,
-    side: Side,
-) -> Result<Option<(i64, String)>, Error> {
-    let sql = match side {
-        Side::Before => {
-            "SELECT version, state FROM job_states WHERE uid = $1 AND version <= $2 ORDER BY version DESC LIMIT 1"
-        }
-        Side::After => {
-            "SELECT version, state FROM job_states WHERE uid = $1 AND version > $2 ORDER BY version LIMIT 1"
-        }
-    };
-    let row = sqlx::query(sql).bind(&seen.uid).bind(seen.version).fetch_optional(&mut **write).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
-}
-
-/// Updates the job's present state, unless a later one is known.
-async fn update_job(write: &mut Write, seen: &Observation) -> Result<(), Error> {
-    sqlx::query(
-        "UPDATE jobs SET version = $2, phase = $3, reason = $4, cause = $5, started = COALESCE($6, started), \
-         finished = $7, owner = COALESCE($8, owner) WHERE uid = $1 AND version <= $2",
-    )
-    .bind(&seen.uid)
-    .bind(seen.version)
-    .bind(&seen.state.phase)
-    .bind(&seen.state.reason)
-    .bind(&seen.state.cause)
-    .bind(seen.started.map(micros))
-    .bind(seen.finished.map(micros))
-    .bind(&seen.owner)
-    .execute(&mut **write)
-    .await?;
-    Ok(())
-}
-
 fn text_of(state: &State) -> Result<String, Error> {
     serde_json::to_string(state).map_err(|error| Error::Invalid(error.to_string()))
 }
 
 fn state_of(text: &str) -> Result<State, Error> {
     serde_json::from_str(text).map_err(|error| Error::damaged("a job's state", error))
-}
-
-/// Records that a job was deleted. The first report counts.
-///
-/// # Errors
-/// If the store fails.
-pub async fn deleted(store: &Store, uid: &str, at: Timestamp) -> Result<(), Error> {
-    let query = sqlx::query("UPDATE jobs SET deleted = $2 WHERE uid = $1 AND deleted IS NULL");
-    store.execute(query.bind(uid).bind(micros(at))).await.map(drop)
-}
-
-/// One attempt to run a job, and how it ended.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attempt {
-    /// Its number, as the job counts.
-    pub number: u32,
-    /// When it started.
-    pub started: Option<Timestamp>,
-    /// When it ended.
-    pub finished: Option<Timestamp>,
-    /// How it ended.
-    pub phase: Option<String>,
-    /// The Worker that failed first.
-    pub worker: Option<String>,
-    /// The exit code.
-    pub exit_code: Option<i64>,
-    /// The cause.
-    pub cause: Option<String>,
-    /// The message for people.
-    pub message: Option<String>,
-    /// What the cause rests on.
-    pub evidence: Option<Value>,
-    /// The last lines of the output. Only the last [`MAX_LAST_LINES_BYTES`] are kept.
-    pub last_lines: Option<String>,
-}
-
-/// Stores an attempt of a recorded job. What an earlier report knew, and this one does not, is kept.
-///
-/// # Errors
-/// If the job was never recorded, or the store fails.
-pub async fn record_attempt(store: &Store, uid: &str, attempt: &Attempt) -> Result<(), Error> {
-    let Attempt { number, started, finished, phase, worker, exit_code, cause, message, evidence, last_lines } =
-        attempt;
-    let mut write = store.write().await?;
-    let known =
-        sqlx::query("SELECT uid FROM jobs WHERE uid = $1").bind(uid).fetch_optional(&mut *write).await?;
-    if known.is_none() {
-        return Err(Error::Invalid(format!("job {uid} is unknown")));
-    }
-    // PostgreSQL's texts hold no NUL. JSON escapes it.
-    let plain = |text: &Option<String>| text.as_ref().map(|text| text.replace('\0', "\u{fffd}"));
-    sqlx::query(
-        "INSERT INTO job_attempts \
-         (uid, number, started, finished, phase, worker, exit_code, cause, message, evidence, last_lines) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (uid, number) DO UPDATE SET \
-         started = COALESCE(excluded.started, job_attempts.started), \
-         finished = COALESCE(excluded.finished, job_attempts.finished), \
-         phase = COALESCE(excluded.phase, job_attempts.phase), \
-         worker = COALESCE(excluded.worker, job_attempts.worker), \
-         exit_code = COALESCE(excluded.exit_code, job_attempts.exit_code), \
-         cause = COALESCE(excluded.cause, job_attempts.cause), \
-         message = COALESCE(excluded.message, job_attempts.message), \
-         evidence = COALESCE(excluded.evidence, job_attempts.evidence), \
-         last_lines = COALESCE(excluded.last_lines, job_attempts.last_lines)",
-    )
-    .bind(uid)
-    .bind(i64::from(*number))
-    .bind(started.map(micros))
-    .bind(finished.map(micros))
-    .bind(phase)
-    .bind(worker)
-    .bind(*exit_code)
-    .bind(cause)
-    .bind(plain(message))
-    .bind(evidence.as_ref().map(Value::to_string))
-    .bind(plain(last_lines).as_deref().map(last_bytes))
-    .execute(&mut *write)
-    .await?;
-    write.commit().await
-}
-
-/// Returns the end of a text that is at most [`MAX_LAST_LINES_BYTES`] long: whole lines where possible.
-fn last_bytes(text: &str) -> &str {
-    let mut start = text.len().saturating_sub(MAX_LAST_LINES_BYTES);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    let end = text.get(start..).unwrap_or_default();
-    match end.split_once('\n') {
-        Some((_, whole)) if start > 0 && !whole.is_empty() => whole,
-        _ => end,
-    }
 }
 
 /// A job that is or was there.
@@ -576,38 +236,6 @@ pub async fn changes(
     store.rows(query).await?.iter().map(change).collect()
 }
 
-/// Returns a job's attempts in order, at most [`MAX_PAGE`], from a number on.
-///
-/// # Errors
-/// If the store fails.
-pub async fn attempts(store: &Store, uid: &str, from: u32, limit: u32) -> Result<Vec<Attempt>, Error> {
-    let query = sqlx::query(
-        "SELECT number, started, finished, phase, worker, exit_code, cause, message, evidence, last_lines \
-         FROM job_attempts WHERE uid = $1 AND number >= $2 ORDER BY number LIMIT $3",
-    )
-    .bind(uid)
-    .bind(i64::from(from))
-    .bind(i64::from(limit.min(MAX_PAGE)));
-    let attempt = |row: &AnyRow| {
-        let number: i64 = row.try_get("number")?;
-        let evidence: Option<String> = row.try_get("evidence")?;
-        let evidence = evidence.map(|text| serde_json::from_str(&text)).transpose();
-        Ok(Attempt {
-            number: u32::try_from(number).map_err(|error| Error::damaged("an attempt's number", error))?,
-            started: optional_time(row.try_get("started")?)?,
-            finished: optional_time(row.try_get("finished")?)?,
-            phase: row.try_get("phase")?,
-            worker: row.try_get("worker")?,
-            exit_code: row.try_get("exit_code")?,
-            cause: row.try_get("cause")?,
-            message: row.try_get("message")?,
-            evidence: evidence.map_err(|error| Error::damaged("an attempt's evidence", error))?,
-            last_lines: row.try_get("last_lines")?,
-        })
-    };
-    store.rows(query).await?.iter().map(attempt).collect()
-}
-
 /// Returns the spec of a job at a generation, or the newest.
 ///
 /// # Errors
@@ -648,18 +276,4 @@ pub async fn prune(store: &Store, retention: &Retention) -> Result<u64, Error> {
     );
     let bounds = query.bind(micros(retention.deleted_after)).bind(i64::from(retention.jobs));
     store.execute(bounds.bind(PRUNED_AT_ONCE)).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_lines_of_an_attempt_are_cut_at_a_line() {
-        assert_eq!(last_bytes("a\nb\n"), "a\nb\n");
-        let long = format!("{}\nend ü\n", "ü".repeat(MAX_LAST_LINES_BYTES));
-        assert_eq!(last_bytes(&long), "end ü\n");
-        let one = "ü".repeat(MAX_LAST_LINES_BYTES);
-        assert_eq!(last_bytes(&one).len(), MAX_LAST_LINES_BYTES);
-    }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sqlx::Row as _;
+use sqlx::any::AnyRow;
 
 use crate::error::Error;
 use crate::store::{Store, Write, micros, optional_time, time};
@@ -52,6 +53,19 @@ pub struct Samples {
     pub samples: Vec<Sample>,
 }
 
+/// What a list shows of a series; a value is `None` if it is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Values {
+    /// The last value.
+    pub newest: Option<f64>,
+    /// The lowest value.
+    pub lowest: Option<f64>,
+    /// The highest value.
+    pub highest: Option<f64>,
+    /// The number of values that are NaN or infinite, which are none of these.
+    pub not_finite: u64,
+}
+
 /// A series of any length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -60,6 +74,9 @@ pub struct Series {
     stride: u64,
     /// The number of points so far.
     seen: u64,
+    /// The lowest and the highest value so far: the points that had one may be among those that are left out. `None` without
+    /// points, and for a series of which a former version kept only points.
+    extent: Option<(f64, f64)>,
     /// The number of values that are NaN or infinite, which are no points.
     pub not_finite: u64,
     /// When the first of them was printed.
@@ -68,7 +85,7 @@ pub struct Series {
 
 impl Default for Series {
     fn default() -> Self {
-        Self { points: Vec::new(), stride: 1, seen: 0, not_finite: 0, first_not_finite: None }
+        Self { points: Vec::new(), stride: 1, seen: 0, extent: None, not_finite: 0, first_not_finite: None }
     }
 }
 
@@ -84,6 +101,11 @@ impl Series {
             self.points.pop();
         }
         self.points.push(point);
+        let value = point.value;
+        self.extent = match (self.seen, self.extent) {
+            (0, _) => Some((value, value)),
+            (_, extent) => extent.map(|(lowest, highest)| (lowest.min(value), highest.max(value))),
+        };
         self.seen += 1;
         if self.points.len() == MAX_POINTS && !self.has_extra() {
             let mut number = 0;
@@ -107,6 +129,17 @@ impl Series {
     #[must_use]
     pub fn points(&self) -> &[Point] {
         &self.points
+    }
+
+    /// Returns what a list shows of it.
+    #[must_use]
+    pub fn values(&self) -> Values {
+        Values {
+            newest: self.points.last().map(|point| point.value),
+            lowest: self.extent.map(|(lowest, _)| lowest),
+            highest: self.extent.map(|(_, highest)| highest),
+            not_finite: self.not_finite,
+        }
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -141,6 +174,17 @@ fn stored(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
+/// How a value is stored that may be unknown: as NaN, which SQLite keeps as NULL. sqlx's `Any` declares an absent `f64` to
+/// PostgreSQL as a `real`, and then the prepared statement refuses the next one that is there.
+fn stored_value(value: Option<f64>) -> f64 {
+    value.unwrap_or(f64::NAN)
+}
+
+fn value_of(row: &AnyRow, column: &str) -> Result<Option<f64>, Error> {
+    let value: Option<f64> = row.try_get(column)?;
+    Ok(value.filter(|value| value.is_finite()))
+}
+
 fn amount(stored: i64) -> Result<u64, Error> {
     u64::try_from(stored).map_err(|error| Error::damaged("a printed series", error))
 }
@@ -154,26 +198,30 @@ pub(crate) async fn add(write: &mut Write, uid: &str, samples: &Samples, from: u
     for (name, points) in by_name {
         let mut series = lock(write, uid, &samples.part, name).await?;
         points.into_iter().for_each(|point| series.push(point));
+        let Values { newest, lowest, highest, not_finite } = series.values();
         sqlx::query(
             "UPDATE printed_series SET seen = $4, stride = $5, not_finite = $6, first_not_finite = $7, changed = $8, \
-             points = $9 WHERE uid = $1 AND part = $2 AND name = $3",
+             points = $9, newest = $10, lowest = $11, highest = $12 WHERE uid = $1 AND part = $2 AND name = $3",
         )
         .bind(uid)
         .bind(&samples.part)
         .bind(name)
         .bind(stored(series.seen))
         .bind(stored(series.stride))
-        .bind(stored(series.not_finite))
+        .bind(stored(not_finite))
         .bind(series.first_not_finite.map(micros))
         .bind(micros(Timestamp::now()))
         .bind(series.to_bytes())
+        .bind(stored_value(newest))
+        .bind(stored_value(lowest))
+        .bind(stored_value(highest))
         .execute(&mut **write)
         .await?;
     }
     Ok(())
 }
 
-const COLUMNS: &str = "seen, stride, not_finite, first_not_finite, points";
+const COLUMNS: &str = "seen, stride, not_finite, first_not_finite, lowest, highest, points";
 
 /// Creates a series if it is missing, and locks it until the transaction ends.
 async fn lock(write: &mut Write, uid: &str, part: &str, name: &str) -> Result<Series, Error> {
@@ -186,8 +234,9 @@ async fn lock(write: &mut Write, uid: &str, part: &str, name: &str) -> Result<Se
     series_of(&query.bind(Vec::<u8>::new()).fetch_one(&mut **write).await?)
 }
 
-fn series_of(row: &sqlx::any::AnyRow) -> Result<Series, Error> {
+fn series_of(row: &AnyRow) -> Result<Series, Error> {
     Ok(Series {
+        extent: value_of(row, "lowest")?.zip(value_of(row, "highest")?),
         seen: amount(row.try_get("seen")?)?,
         stride: amount(row.try_get("stride")?)?.max(1),
         not_finite: amount(row.try_get("not_finite")?)?,
@@ -204,6 +253,43 @@ pub async fn of_job(store: &Store, uid: &str) -> Result<BTreeMap<(String, String
     let query = format!("SELECT part, name, {COLUMNS} FROM printed_series WHERE uid = $1");
     let rows = store.rows(sqlx::query(sqlx::AssertSqlSafe(query)).bind(uid)).await?;
     rows.iter().map(|row| Ok(((row.try_get("part")?, row.try_get("name")?), series_of(row)?))).collect()
+}
+
+/// The values of a job's series, by part and name.
+pub type OfParts = BTreeMap<(String, String), Values>;
+
+/// Returns what a list shows of the series that jobs printed, by job. For as many jobs as a page has.
+///
+/// # Errors
+/// If the store fails.
+pub async fn of_jobs(store: &Store, uids: &[&str]) -> Result<BTreeMap<String, OfParts>, Error> {
+    let mut found: BTreeMap<String, OfParts> = BTreeMap::new();
+    if uids.is_empty() {
+        return Ok(found);
+    }
+    let places: Vec<String> = (1..=uids.len()).map(|place| format!("${place}")).collect();
+    let query = format!(
+        "SELECT uid, part, name, newest, lowest, highest, not_finite FROM printed_series WHERE uid IN ({})",
+        places.join(", ")
+    );
+    let mut query = sqlx::query(sqlx::AssertSqlSafe(query));
+    for uid in uids {
+        query = query.bind(*uid);
+    }
+    for row in store.rows(query).await? {
+        let of_job = found.entry(row.try_get("uid")?).or_default();
+        of_job.insert((row.try_get("part")?, row.try_get("name")?), values_of(&row)?);
+    }
+    Ok(found)
+}
+
+fn values_of(row: &AnyRow) -> Result<Values, Error> {
+    Ok(Values {
+        newest: value_of(row, "newest")?,
+        lowest: value_of(row, "lowest")?,
+        highest: value_of(row, "highest")?,
+        not_finite: amount(row.try_get("not_finite")?)?,
+    })
 }
 
 /// Forgets the series of jobs that the history does not have, and that did not change since a time: a job may print before
@@ -253,6 +339,28 @@ mod tests {
         }
         assert_eq!(stored, whole);
         assert!(points_of(&[0; 23]).is_err() && points_of(&[0; 16]).is_err());
+    }
+
+    #[test]
+    fn the_extreme_values_of_a_thinned_series_are_exact() {
+        let mut series = Series::default();
+        assert_eq!(series.values(), Values::default());
+        for number in 0..1001 {
+            let value = match number {
+                701 => -5.5,
+                703 => 9.5,
+                _ => 1.0,
+            };
+            series.push(Point { value, ..point(number) });
+        }
+        let is_usual = |point: &Point| (point.value - 1.0).abs() < f64::EPSILON;
+        assert!(series.points().iter().all(is_usual), "the points with these values are left out");
+        let known = Values { newest: Some(1.0), lowest: Some(-5.5), highest: Some(9.5), not_finite: 0 };
+        assert_eq!(series.values(), known);
+        // Of a series of which only points were kept, they stay unknown.
+        series.extent = None;
+        series.push(Point { value: 0.5, ..point(2000) });
+        assert_eq!(series.values(), Values { newest: Some(0.5), lowest: None, highest: None, not_finite: 0 });
     }
 
     #[test]

@@ -56,6 +56,16 @@ impl fmt::Debug for Location {
     }
 }
 
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            // The URL may hold a password.
+            Self::Postgres(_) => f.write_str("in PostgreSQL"),
+        }
+    }
+}
+
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct Settings {

@@ -96,6 +96,16 @@ const ALL: &[Migration] = &[
         include_str!("../../migrations/0013_kinds.up.sql"),
         include_str!("../../migrations/0013_kinds.down.sql"),
     ),
+    Migration::for_both(
+        14,
+        include_str!("../../migrations/0014_sessions.up.sql"),
+        include_str!("../../migrations/0014_sessions.down.sql"),
+    ),
+    Migration::for_both(
+        15,
+        include_str!("../../migrations/0015_printed_values.up.sql"),
+        include_str!("../../migrations/0015_printed_values.down.sql"),
+    ),
 ];
 
 /// The key of PostgreSQL's advisory lock: "odhstore" in ASCII.
@@ -107,7 +117,7 @@ pub(crate) async fn up(store: &Store) -> Result<(), Error> {
     let found = version(&mut write).await?;
     let known = ALL.last().map_or(0, |last| last.number);
     if found > known {
-        return Err(Error::TooNew { found, known });
+        return Err(Error::TooNew { place: store.settings.location.to_string(), found, known });
     }
     for migration in ALL.iter().filter(|migration| migration.number > found) {
         let own = match store.dialect() {

@@ -16,5 +16,6 @@ mod notifications;
 mod peaks;
 mod schema;
 mod series;
+mod sessions;
 mod trouble;
 mod usage;

@@ -66,6 +66,12 @@ fn a_store_of_a_newer_program_is_refused_and_left_alone() {
         let before = schema(place).await;
         let error = Store::open(place.settings()).await.unwrap_err();
         assert!(matches!(error, Error::TooNew { found: 99, .. }), "{error}");
+        let named = match &place.location {
+            Location::File(file) => file.display().to_string(),
+            Location::Postgres(_) => "in PostgreSQL".to_owned(),
+        };
+        let expected = format!("the store {named} has schema version 99; this release knows up to ");
+        assert!(error.to_string().starts_with(&expected), "{error}");
         assert_eq!(schema(place).await, before);
     });
 }

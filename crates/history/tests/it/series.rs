@@ -1,8 +1,10 @@
 //! The numbers that jobs print.
 
+use std::collections::BTreeMap;
+
 use history::jobs::{self, deleted, record};
 use history::logs::{Archive, Line, append_sampled, next_line};
-use history::series::{MAX_POINTS, Point, Sample, Samples, of_job, prune};
+use history::series::{MAX_POINTS, OfParts, Point, Sample, Samples, Values, of_job, of_jobs, prune};
 use jiff::Timestamp;
 
 use crate::bucket::on_each_archive;
@@ -70,6 +72,40 @@ fn one_series_goes_on_through_the_runs_of_a_part_and_stays_small() {
         let points = found.values().next().unwrap().points();
         assert!(points.len() > MAX_POINTS / 2 && points.len() <= MAX_POINTS + 1, "{}", points.len());
         assert_eq!((points[0].value, points.last().unwrap().value), (0.0, 5999.0));
+    });
+}
+
+#[test]
+fn a_list_gets_the_values_of_several_jobs_without_their_points() {
+    on_each_archive(async |home| {
+        print(&home.archive().await, "w", 0, 700).await;
+        print(&home.archive().await, "w", 700, 1000).await;
+        let store = home.place.open().await;
+        let found = of_jobs(&store, &["uid", "another"]).await.unwrap();
+        let values = Values { newest: Some(999.0), lowest: Some(0.0), highest: Some(999.0), not_finite: 0 };
+        let of_parts: OfParts = BTreeMap::from([(("launcher".to_owned(), "loss".to_owned()), values)]);
+        assert_eq!(found, BTreeMap::from([("uid".to_owned(), of_parts)]));
+        assert!(of_jobs(&store, &[]).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_series_that_begins_with_nan_has_no_values_until_the_first_number() {
+    on_each_archive(async |home| {
+        let archive = home.archive().await;
+        let store = home.place.open().await;
+        for (line, value) in [(0, f64::NAN), (1, f64::INFINITY), (2, 0.5)] {
+            let lines = [Line { at: at(line), text: "x".to_owned() }];
+            let point = Point { at: at(line), step: None, value };
+            let samples = vec![Sample { line: 0, name: "loss", point }];
+            let samples = Samples { part: "launcher".to_owned(), samples };
+            append_sampled(&archive, &source("w"), line, &lines, &samples).await.unwrap();
+            let found = of_jobs(&store, &["uid"]).await.unwrap();
+            let values = found["uid"].values().next().unwrap();
+            let known = value.is_finite().then_some(value);
+            assert_eq!((values.newest, values.lowest, values.highest), (known, known, known));
+        }
+        assert_eq!(of_jobs(&store, &["uid"]).await.unwrap()["uid"].values().next().unwrap().not_finite, 2);
     });
 }
 
