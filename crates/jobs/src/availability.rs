@@ -7,7 +7,7 @@
 //! Sources: `kubernetes-sigs/kueue` `apis/kueue/v1beta2/{clusterqueue,localqueue,workload}_types.go`. What a queue could
 //! borrow from its cohort is left out: it may be reclaimed at any time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::MPIJob;
 use diagnosis::Cause;
@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::asked::Request;
+use crate::cluster_queue::{Offer, UnknownQuota, cluster_queue_of, is_held, offer};
 use crate::kind::LABEL_QUEUE;
 use crate::queue;
 
@@ -28,6 +29,8 @@ use crate::queue;
 pub struct Snapshot {
     /// The namespace's quotas, limits and jobs, and the cluster's nodes.
     pub room: Room,
+    /// The namespace's labels; `None` if they cannot be read.
+    pub labels: Option<BTreeMap<String, String>>,
     /// Kueue's LocalQueues of all visible namespaces; `None` if the cluster has no Kueue.
     pub local_queues: Option<Vec<DynamicObject>>,
     /// Kueue's ClusterQueues.
@@ -101,8 +104,11 @@ pub struct QueueRoom {
     pub name: String,
     /// Its ClusterQueue.
     pub cluster_queue: String,
-    /// What the ClusterQueue's own quota has free; `None` if it may not be read.
+    /// What the ClusterQueue's own quota has free; `None` if it may not be read, or is not offered to the namespace.
     pub free: Option<Resources>,
+    /// Why it is not offered to the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<UnknownQuota>,
     /// The number of Workloads of the ClusterQueue that wait and would come before a new job of normal priority.
     pub ahead: usize,
 }
@@ -207,10 +213,10 @@ pub(crate) fn longest(findings: &[Finding]) -> Estimate {
 }
 
 /// Returns how many pods that request this much each a queue's own quota has room for, after all that wait in it; `None`
-/// if the queue does not exist or its ClusterQueue cannot be read.
+/// if the queue does not exist or its quota is unknown.
 pub(crate) fn fit_in_queue(namespace: &str, name: &str, seen: &Snapshot, each: &Amounts) -> Option<usize> {
     let line = Line::of(namespace, name, seen.local_queues.as_ref()?, seen)?;
-    let (_, mut free) = line.quota.clone()?;
+    let (_, mut free) = line.quota()?.clone();
     if line.is_stopped {
         return Some(0);
     }
@@ -229,8 +235,8 @@ fn waits(message: String, advice: &str, wait: Option<Estimate>) -> Finding {
 struct Line<'s> {
     name: &'s str,
     cluster_queue: &'s str,
-    /// The ClusterQueue's own quota, and what of it is not reserved.
-    quota: Option<(Amounts, Amounts)>,
+    /// What the ClusterQueue offers to the namespace; `None` if it cannot be read.
+    offer: Option<Offer>,
     is_stopped: bool,
     /// All LocalQueues of the ClusterQueue, by namespace and name.
     queues: BTreeSet<(String, String)>,
@@ -254,22 +260,32 @@ impl<'s> Line<'s> {
             .filter(|queue| cluster_queue_of(queue) == cluster_queue)
             .map(|queue| (queue.namespace().unwrap_or_default(), queue.name_any()))
             .collect();
-        let all = seen.cluster_queues.iter().find(|queue| queue.name_any() == cluster_queue);
+        let offer = offer(own, &seen.cluster_queues, seen.labels.as_ref());
         let ahead = seen.workloads.iter().filter(|workload| {
             let place =
                 (workload.namespace().unwrap_or_default(), queue::name_of(workload).unwrap_or("").to_owned());
             queues.contains(&place) && queue::waits(workload) && queue::priority(workload) >= 0
         });
         let ahead = ahead.collect();
-        let is_stopped = is_held(own) || all.is_some_and(is_held);
-        Some(Line { name, cluster_queue, quota: all.map(quota), is_stopped, queues, ahead })
+        let is_stopped = is_held(own) || offer.as_ref().is_some_and(|offer| offer.admits_nothing);
+        Some(Line { name, cluster_queue, offer, is_stopped, queues, ahead })
+    }
+
+    /// The ClusterQueue's own quota, and what of it is not reserved.
+    fn quota(&self) -> Option<&(Amounts, Amounts)> {
+        self.offer.as_ref()?.quota.as_ref().ok()
+    }
+
+    fn unknown(&self) -> Option<&UnknownQuota> {
+        self.offer.as_ref()?.quota.as_ref().err()
     }
 
     fn room(&self) -> QueueRoom {
         QueueRoom {
             name: self.name.to_owned(),
             cluster_queue: self.cluster_queue.to_owned(),
-            free: self.quota.as_ref().map(|(_, free)| Resources::of(free)),
+            free: self.quota().map(|(_, free)| Resources::of(free)),
+            unknown: self.unknown().cloned(),
             ahead: self.ahead.len(),
         }
     }
@@ -287,14 +303,19 @@ impl<'s> Line<'s> {
     fn shortage(&self, requested: &Amounts, seen: &Snapshot, now: Timestamp) -> Option<Finding> {
         let name = self.name;
         if self.is_stopped {
-            let message = format!("the queue \"{name}\" is stopped and admits nothing");
-            return Some(waits(
-                message,
-                "ask an administrator when it is resumed, or use another queue",
-                Some(Estimate::Unknown),
-            ));
+            let (message, advice) = match self.unknown() {
+                Some(UnknownQuota { reason: "NotSelected", message }) => (
+                    format!("{message}: the queue \"{name}\" admits nothing"),
+                    "ask an administrator which queue the namespace may use",
+                ),
+                _ => (
+                    format!("the queue \"{name}\" is stopped and admits nothing"),
+                    "ask an administrator when it is resumed, or use another queue",
+                ),
+            };
+            return Some(waits(message, advice, Some(Estimate::Unknown)));
         }
-        let Some((quota, free)) = &self.quota else {
+        let Some((quota, free)) = self.quota() else {
             return (!self.ahead.is_empty()).then(|| {
                 let message = format!("{} workloads wait in the queue \"{name}\"", self.ahead.len());
                 waits(message, "the job waits for them", Some(Estimate::Unknown))
@@ -339,41 +360,6 @@ impl<'s> Line<'s> {
     }
 }
 
-fn text<'o>(object: &'o DynamicObject, pointer: &str) -> Option<&'o str> {
-    object.data.pointer(pointer).and_then(Value::as_str)
-}
-
-pub(crate) fn cluster_queue_of(queue: &DynamicObject) -> &str {
-    text(queue, "/spec/clusterQueue").unwrap_or_default()
-}
-
-/// Whether a LocalQueue or ClusterQueue is stopped.
-pub(crate) fn is_held(queue: &DynamicObject) -> bool {
-    text(queue, "/spec/stopPolicy").is_some_and(|policy| policy != "None")
-}
-
-/// A ClusterQueue's nominal quota over all flavors, and what is not reserved of it.
-pub(crate) fn quota(queue: &DynamicObject) -> (Amounts, Amounts) {
-    let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let sum = |flavors: Vec<Value>, field: &str| {
-        let mut total = Amounts::new();
-        for resource in flavors.iter().flat_map(|flavor| items(flavor.get("resources"))) {
-            if let (Some(name), Ok(amount)) = (resource["name"].as_str(), Quantity::of(&resource[field])) {
-                let sum = total.entry(name.to_owned()).or_insert(Quantity::ZERO);
-                *sum = amount.plus(*sum);
-            }
-        }
-        total
-    };
-    let groups = items(queue.data.pointer("/spec/resourceGroups"));
-    let flavors = groups.iter().flat_map(|group| items(group.get("flavors"))).collect();
-    let nominal = sum(flavors, "nominalQuota");
-    let mut free = nominal.clone();
-    subtract(&mut free, &sum(items(queue.data.pointer("/status/flavorsReservation")), "total"));
-    free.values_mut().filter(|amount| amount.is_negative()).for_each(|amount| *amount = Quantity::ZERO);
-    (nominal, free)
-}
-
 /// What a Workload's pods request.
 fn requests_of(workload: &DynamicObject) -> Amounts {
     let mut total = Amounts::new();
@@ -389,8 +375,6 @@ fn requests_of(workload: &DynamicObject) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use k8s_openapi::api::core::v1::{Node, Pod};
     use plan::Capacity;
     use serde_json::json;
@@ -446,11 +430,13 @@ mod tests {
         };
         Snapshot {
             room: room(jobs),
+            labels: Some(BTreeMap::from([("team".to_owned(), "a".to_owned())])),
             local_queues: Some(vec![kueue("LocalQueue", "gpus", json!({"clusterQueue": "all"}), json!({}))]),
             cluster_queues: vec![kueue(
                 "ClusterQueue",
                 "all",
-                json!({"resourceGroups": [{"flavors": resources("nominalQuota", 8)}]}),
+                json!({"namespaceSelector": {"matchLabels": {"team": "a"}},
+                    "resourceGroups": [{"flavors": resources("nominalQuota", 8)}]}),
                 json!({"flavorsReservation": resources("total", 4)}),
             )],
             workloads: (0..ahead).map(waiting).collect(),
@@ -528,6 +514,25 @@ mod tests {
             "Requested 4 GPUs but only 4 available in the queue \"gpus\", and 1 job is ahead. Estimated wait time: 15 to 25 minutes (from the progress of 1 running job and 1 job ahead in the queue)"
         );
         assert_eq!(judged(&job("new", 3, Some("gpus"), json!({})), &seen).wait, Some(Estimate::Unknown));
+    }
+
+    #[test]
+    fn the_quota_of_a_cluster_queue_that_does_not_select_the_namespace_is_unknown() {
+        let one = job("new", 1, Some("gpus"), json!({}));
+        let other = Some(BTreeMap::from([("team".to_owned(), "b".to_owned())]));
+        let seen = Snapshot { labels: other, ..queued(Vec::new(), 0) };
+        let found = judged(&one, &seen);
+        let queue = found.queue.unwrap();
+        assert_eq!((found.start, queue.free), (Start::Later, None));
+        assert_eq!(queue.unknown.unwrap().message, "ClusterQueue all does not select namespace team");
+        assert_eq!(
+            found.findings[0].message,
+            "ClusterQueue all does not select namespace team: the queue \"gpus\" admits nothing"
+        );
+        assert_eq!(fit_in_queue("team", "gpus", &seen, &found.amounts), None);
+        let unread = Snapshot { labels: None, ..queued(Vec::new(), 0) };
+        let found = judged(&one, &unread);
+        assert_eq!((found.start, found.queue.unwrap().free), (Start::Unknown, None));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Builds a job from the values that describe it, as flags, forms and programs supply them: [`build`] an
-//! MPIJob, [`trainjob`] a TrainJob, [`replicas`] the kinds of the Training Operator, [`manifest`] any of them.
+//! MPIJob, `trainjob` a TrainJob, `replicas` the kinds of the Training Operator, [`manifest`] any of them.
 //!
 //! The input is a [`Request`]. The output is a job as one would write it by hand, with only what was
 //! requested and the defaults below, or all faults of the request at once. The same request gives the same
@@ -9,11 +9,12 @@
 mod edit;
 mod faults;
 mod fields;
+mod mend;
 mod pod;
 mod read;
 mod replicas;
 mod request;
-pub mod trainjob;
+mod trainjob;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub use edit::edit;
 pub(crate) use faults::fault;
 pub use faults::is_quantity;
 pub use fields::{from_fields, to_fields};
+pub(crate) use mend::mended;
 pub(crate) use pod::restricted_container;
 use pod::{resources, some_map, template, text_var};
 pub(crate) use read::BACKOFF_LIMIT_OF_A_JOB;
@@ -94,7 +96,7 @@ pub fn blank(kind: Kind) -> Request {
     Request { kind, workers: 2, ..Request::default() }
 }
 
-fn assemble(request: &Request) -> MPIJob {
+pub(crate) fn assemble(request: &Request) -> MPIJob {
     let replicas = BTreeMap::from([
         (
             LAUNCHER.to_owned(),
@@ -160,7 +162,7 @@ pub fn transport_name(transport: Launch) -> &'static str {
     }
 }
 
-fn metadata(request: &Request) -> ObjectMeta {
+pub(crate) fn metadata(request: &Request) -> ObjectMeta {
     let mut labels = request.labels.clone();
     labels.extend(request.queue.iter().map(|queue| (LABEL_QUEUE.to_owned(), queue.clone())));
     ObjectMeta {

@@ -70,8 +70,8 @@ pub struct CapacityAnswer {
     /// How many such Workers fit on the nodes, and where; `None` if they cannot be read.
     #[serde(skip)]
     pub fit: Option<Fit>,
-    /// How many such Workers the queue's own quota has room for, after those that wait in it; `None` without a queue that
-    /// can be read.
+    /// How many such Workers the queue's own quota has room for, after those that wait in it; `None` without a queue whose
+    /// quota is known.
     pub workers_in_queue: Option<usize>,
     /// The queue, if one is named.
     pub queue: Option<QueueRoom>,
@@ -310,7 +310,7 @@ mod tests {
         seen.cluster_queues = vec![kueue(
             "ClusterQueue",
             "all",
-            json!({"resourceGroups": [{"flavors": amounts("nominalQuota", 16)}]}),
+            json!({"namespaceSelector": {}, "resourceGroups": [{"flavors": amounts("nominalQuota", 16)}]}),
             json!({"flavorsReservation": amounts("total", 4)}),
         )];
         let one = asked(&ask(1), &seen);

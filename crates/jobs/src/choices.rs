@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Toleration};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim, Secret, Toleration};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -21,7 +21,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::availability::{Resources, cluster_queue_of, is_held, quota};
+use crate::availability::Resources;
+use crate::cluster_queue::{Labels, UnknownQuota, cluster_queue_of, is_held, offer};
 use crate::queue::{self, Found, is_unserved};
 use crate::runtime::{self, Runtime};
 use crate::template::LABEL;
@@ -109,8 +110,10 @@ pub struct QueueChoice {
     pub is_stopped: bool,
     /// The Workloads that wait in it; `None` if Kueue does not report that.
     pub pending: Option<u64>,
-    /// What the ClusterQueue's own quota has free; `None` if that may not be read.
+    /// What the ClusterQueue's own quota has free; `None` if that may not be read, or is not offered to the namespace.
     pub free: Option<Resources>,
+    /// Why it is not offered to the namespace.
+    pub unknown: Option<UnknownQuota>,
 }
 
 /// A priority class.
@@ -264,22 +267,29 @@ pub async fn queues(client: &Client, namespace: &str) -> Result<Listed<QueueChoi
         Found::All(objects) => objects,
         Found::Unserved | Found::Hidden => Vec::new(),
     };
-    let items = local.items.iter().map(|queue| queue_choice(queue, &cluster)).collect();
+    let labels = if local.items.is_empty() || cluster.is_empty() {
+        None
+    } else {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let found = namespaces.get_metadata(namespace).await.ok();
+        found.map(|found| found.metadata.labels.unwrap_or_default())
+    };
+    let items = local.items.iter().map(|queue| queue_choice(queue, &cluster, labels.as_ref())).collect();
     Ok(Listed { items, more: local.more })
 }
 
-fn queue_choice(queue: &DynamicObject, cluster: &[DynamicObject]) -> QueueChoice {
-    let cluster_queue = cluster_queue_of(queue);
-    let owner = cluster.iter().find(|one| one.name_any() == cluster_queue);
+fn queue_choice(queue: &DynamicObject, cluster: &[DynamicObject], labels: Option<&Labels>) -> QueueChoice {
+    let offer = offer(queue, cluster, labels);
     let mut conditions =
         queue.data.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     let is_inactive = conditions.any(|one| one["type"] == "Active" && one["status"] == "False");
     QueueChoice {
         name: queue.name_any(),
-        cluster_queue: cluster_queue.to_owned(),
-        is_stopped: is_inactive || is_held(queue) || owner.is_some_and(is_held),
+        cluster_queue: cluster_queue_of(queue).to_owned(),
+        is_stopped: is_inactive || is_held(queue) || offer.as_ref().is_some_and(|offer| offer.admits_nothing),
         pending: queue.data.pointer("/status/pendingWorkloads").and_then(Value::as_u64),
-        free: owner.map(|owner| Resources::of(&quota(owner).1)),
+        free: offer.as_ref().and_then(|offer| offer.quota.as_ref().ok()).map(|(_, free)| Resources::of(free)),
+        unknown: offer.and_then(|offer| offer.quota.err()),
     }
 }
 
@@ -449,15 +459,19 @@ mod tests {
         };
         let flavors =
             json!([{ "name": "f", "resources": [{ "name": "nvidia.com/gpu", "nominalQuota": 8 }] }]);
-        let all =
-            kueue("ClusterQueue", "all", json!({ "resourceGroups": [{ "flavors": flavors }] }), json!({}));
+        let all = kueue(
+            "ClusterQueue",
+            "all",
+            json!({ "namespaceSelector": {}, "resourceGroups": [{ "flavors": flavors }] }),
+            json!({}),
+        );
         let status =
             json!({ "pendingWorkloads": 2, "conditions": [{ "type": "Active", "status": "False" }] });
         let stopped = kueue("LocalQueue", "b", json!({ "clusterQueue": "all" }), status);
         let open = kueue("LocalQueue", "a", json!({ "clusterQueue": "all" }), json!({}));
-        let found = queue_choice(&stopped, &[]);
+        let found = queue_choice(&stopped, &[], None);
         assert_eq!((found.is_stopped, found.pending, found.free), (true, Some(2), None));
-        let found = queue_choice(&open, &[all]);
+        let found = queue_choice(&open, &[all], Some(&Labels::new()));
         assert_eq!((found.is_stopped, found.pending, found.free.unwrap().gpus), (false, None, 8));
     }
 

@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use plan::Explanation;
-use semantics::local_nodes::ANNOTATION_NODE_MODE;
+use semantics::local_images::ID_OF_THE_MACHINE;
+use semantics::local_nodes::{ANNOTATION_NODE_MODE, IMAGE_OF_THE_MACHINE};
 use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
@@ -51,6 +52,8 @@ pub struct Description {
     pub earlier_events: usize,
     /// The last lines of the rank or the Launcher that failed or hangs, the oldest first.
     pub last_lines: Vec<String>,
+    /// What may be wrong with the job although it runs or succeeded, one sentence each.
+    pub warnings: Vec<String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -181,10 +184,33 @@ pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: V
         pods: views,
         events: kept,
         last_lines: Vec::new(),
+        warnings: unmapped_images(pods).iter().map(|image| of_unmapped(image)).collect(),
         earlier_events: told.iter().map(|event| event.others + 1).sum(),
         unread,
         object,
     }
+}
+
+/// Returns the images of containers that ran the machine's own programs, because the embedded cluster had no local
+/// environment for them. The image by whose name a job asks for those programs is not among them.
+pub(crate) fn unmapped_images(pods: &[Pod]) -> Vec<String> {
+    let unmapped = |status: &&ContainerStatus| {
+        status.image_id == ID_OF_THE_MACHINE && status.image != IMAGE_OF_THE_MACHINE
+    };
+    let all = pods
+        .iter()
+        .filter_map(|pod| pod.status.as_ref())
+        .flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses).flatten());
+    let images: BTreeSet<&String> = all.filter(unmapped).map(|status| &status.image).collect();
+    images.into_iter().cloned().collect()
+}
+
+/// The warning about an image that the embedded cluster does not know.
+fn of_unmapped(image: &str) -> String {
+    format!(
+        "The image \"{image}\" is not mapped to a local environment, so this machine's own programs run in its place. Map it to \
+         an environment that has what the job needs, or use the image \"{IMAGE_OF_THE_MACHINE}\" if those programs are wanted"
+    )
 }
 
 /// Returns the job's pods.
@@ -395,6 +421,32 @@ mod tests {
             (view.reason.as_str(), view.message.as_str()),
             ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
         );
+    }
+
+    #[test]
+    fn images_whose_place_the_machines_own_programs_took_are_warned_of_once() {
+        let ran = |image: &str, image_id: &str| {
+            json!({"name": "w", "image": image, "imageID": image_id, "ready": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 0}}})
+        };
+        let with = |init: serde_json::Value, main: serde_json::Value| {
+            pod(
+                json!({"phase": "Succeeded", "initContainerStatuses": [init], "containerStatuses": [main]}),
+                Some("n"),
+            )
+        };
+        let pods = [
+            with(ran("train:1", ID_OF_THE_MACHINE), ran("mapped", "local:/opt/env")),
+            with(ran("local", ID_OF_THE_MACHINE), ran("train:1", ID_OF_THE_MACHINE)),
+            with(ran("never-started", ""), ran("pulled", "quay.io/pulled@sha256:0")),
+        ];
+        assert_eq!(unmapped_images(&pods), ["train:1"]);
+        let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": "pi"}, "spec": {"mpiReplicaSpecs": {}}}))
+        .unwrap();
+        let warnings = assemble(job, &pods, &[], Vec::new()).warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("The image \"train:1\" is not mapped"), "{warnings:?}");
     }
 
     #[test]

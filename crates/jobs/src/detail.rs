@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use api::Phase;
 use kube::Client;
+use kube::api::DynamicObject;
 use plan::{Explanation, Step};
 
 use crate::describe::{Children, Description, described};
 use crate::explanation::{Explained, explained};
 use crate::fix::{Fix, fixes};
 use crate::last_lines::{MOST_LINES, last_lines};
+use crate::view::health;
 use crate::{Error, Kind, list, queue, runtime};
 
 /// The time limit for the last lines of the output, which a page can do without.
@@ -43,7 +45,7 @@ pub async fn detail(client: &Client, kind: Kind, namespace: &str, name: &str) ->
     let Explained { explanation, steps, .. } =
         explained(client, &object, &children, place.as_ref(), None).await;
     let fixes = fixes(&object);
-    let mut description = described(client, object, &children).await;
+    let mut description = counted(client, object, &children).await;
     description.advise(&explanation);
     if has_last_lines(&description) {
         let lines = last_lines(client, &description.object, &children.pods, MOST_LINES);
@@ -64,7 +66,7 @@ pub async fn describe(
 ) -> Result<Description, Error> {
     let object = list::get(client, kind, namespace, name).await?;
     let children = Children::read(client, &object).await;
-    let mut found = described(client, object, &children).await;
+    let mut found = counted(client, object, &children).await;
     if kind == Kind::TrainJob {
         fill_from_runtime(client, &mut found).await;
     }
@@ -76,6 +78,18 @@ pub async fn describe(
         found.advise(&explained.explanation);
     }
     Ok(found)
+}
+
+/// Describes a job, and counts its Workers as the list of them shows them. Without a pod among them, the job's own counts are
+/// all that is known.
+async fn counted(client: &Client, object: DynamicObject, children: &Children) -> Description {
+    let mut found = described(client, object, children).await;
+    let Description { row, status, pods, object, .. } = &found;
+    let listed = health::workers(row, status, pods);
+    if listed.iter().any(|worker| worker.pod.is_some()) {
+        found.row.workers = row.workers.recounted(&listed, row.ended, row.kind.suspended(object));
+    }
+    found
 }
 
 /// Whether the last lines of the output say something about the job: it failed, or it hangs.

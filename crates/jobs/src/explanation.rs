@@ -72,6 +72,7 @@ pub(crate) async fn explained(
         events: &told(object, &children.events),
         gpus: gpus(client, &job, &children.pods).await,
         has_printed,
+        unmapped_images: &describe::unmapped_images(&children.pods),
         crash_log: crash_log.as_deref(),
         place,
     };

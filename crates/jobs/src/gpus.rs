@@ -3,12 +3,16 @@
 //!
 //! It reads with the client that it is given, and reduces at once. What cannot be read completely is `None`, never zero.
 
-use kube::api::DynamicObject;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
+use paging::MOST_PAGES;
 use plan::Capacity;
 use semantics::{Amounts, Quantity, is_gpu};
 
-use crate::availability::{cluster_queue_of, is_held, quota};
+use crate::cluster_queue::{Labels, UnknownQuota, is_held, offer};
 use crate::overview::model_in;
 use crate::queue::{self, Found};
 
@@ -32,10 +36,11 @@ pub struct QueueSum {
     pub namespace: String,
     /// The LocalQueue.
     pub name: String,
-    /// Whether it admits nothing: it or its ClusterQueue is stopped, or there is no such ClusterQueue.
+    /// Whether it admits nothing: it or its ClusterQueue is stopped, there is no such ClusterQueue, or that does not select the
+    /// namespace.
     pub is_stopped: bool,
     /// The GPUs, by resource: of those that the quota names.
-    pub gpus: Vec<QuotaSum>,
+    pub gpus: Result<Vec<QuotaSum>, UnknownQuota>,
 }
 
 /// GPUs of a resource in a ClusterQueue's own quota.
@@ -76,33 +81,54 @@ pub async fn queues(client: &Client) -> Option<Vec<QueueSum>> {
         Found::Unserved => Some(Vec::new()),
         Found::Hidden => None,
     };
-    Some(rooms(&all(local)?, &all(cluster)?))
+    let (local, cluster) = (all(local)?, all(cluster)?);
+    let labels = if local.is_empty() { BTreeMap::new() } else { labels(client).await };
+    Some(rooms(&local, &cluster, &labels))
 }
 
-fn rooms(local: &[DynamicObject], cluster: &[DynamicObject]) -> Vec<QueueSum> {
-    let mut found: Vec<QueueSum> = local.iter().map(|queue| room(queue, cluster)).collect();
+/// The labels of the namespaces that can be read.
+async fn labels(client: &Client) -> BTreeMap<String, Labels> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let mut found = BTreeMap::new();
+    let named = |one: Namespace| (one.name_any(), one.metadata.labels.unwrap_or_default());
+    let keep = |page: Vec<Namespace>| found.extend(page.into_iter().map(named));
+    // Those that are missing are unknown.
+    let _ = paging::each(&namespaces, ListParams::default(), MOST_PAGES, keep).await;
+    found
+}
+
+fn rooms(
+    local: &[DynamicObject],
+    cluster: &[DynamicObject],
+    labels: &BTreeMap<String, Labels>,
+) -> Vec<QueueSum> {
+    let mut found: Vec<QueueSum> = local.iter().map(|queue| room(queue, cluster, labels)).collect();
     found.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     found
 }
 
-fn room(queue: &DynamicObject, cluster: &[DynamicObject]) -> QueueSum {
-    let owner = cluster.iter().find(|one| one.name_any() == cluster_queue_of(queue));
-    let (nominal, free) = owner.map(quota).unwrap_or_default();
+fn room(queue: &DynamicObject, cluster: &[DynamicObject], labels: &BTreeMap<String, Labels>) -> QueueSum {
+    let namespace = queue.namespace().unwrap_or_default();
+    let offer = offer(queue, cluster, labels.get(&namespace));
+    QueueSum {
+        name: queue.name_any(),
+        is_stopped: is_held(queue) || offer.as_ref().is_none_or(|offer| offer.admits_nothing),
+        gpus: offer.map_or(Ok(Vec::new()), |offer| offer.quota.map(|quota| gpus_of(&quota))),
+        namespace,
+    }
+}
+
+fn gpus_of((nominal, free): &(Amounts, Amounts)) -> Vec<QuotaSum> {
     let number = |amounts: &Amounts, resource: &str| {
         let amount = amounts.get(resource).and_then(|amount| amount.count_of(Quantity::ONE));
         amount.and_then(|amount| u64::try_from(amount).ok()).unwrap_or(0)
     };
     let gpus = nominal.keys().filter(|resource| is_gpu(resource)).map(|resource| QuotaSum {
         resource: resource.clone(),
-        gpus: number(&nominal, resource),
-        free: number(&free, resource),
+        gpus: number(nominal, resource),
+        free: number(free, resource),
     });
-    QueueSum {
-        namespace: queue.namespace().unwrap_or_default(),
-        name: queue.name_any(),
-        is_stopped: is_held(queue) || owner.is_none_or(is_held),
-        gpus: gpus.collect(),
-    }
+    gpus.collect()
 }
 
 #[cfg(test)]
@@ -149,7 +175,8 @@ mod tests {
         let all = object(
             "ClusterQueue",
             "all",
-            json!({ "resourceGroups": [{ "flavors": flavors("nominalQuota", 16) }] }),
+            json!({ "namespaceSelector": { "matchLabels": { "team": "a" } },
+                "resourceGroups": [{ "flavors": flavors("nominalQuota", 16) }] }),
             json!({ "flavorsReservation": flavors("total", 6) }),
         );
         let local = |name: &str, owner: &str, policy: &str| {
@@ -157,10 +184,21 @@ mod tests {
             object("LocalQueue", name, spec, json!({}))
         };
         let local = [local("b", "all", "Hold"), local("a", "all", "None"), local("c", "missing", "None")];
-        let found = rooms(&local, &[all]);
+        let labels = |team: &str| {
+            let own = Labels::from([("team".to_owned(), team.to_owned())]);
+            BTreeMap::from([("team".to_owned(), own)])
+        };
+        let cluster = [all];
+        let found = rooms(&local, &cluster, &labels("a"));
         let shown: Vec<_> = found.iter().map(|queue| (queue.name.as_str(), queue.is_stopped)).collect();
         assert_eq!(shown, [("a", false), ("b", true), ("c", true)]);
         let sum = QuotaSum { resource: "nvidia.com/gpu".to_owned(), gpus: 16, free: 10 };
-        assert_eq!((&found[0].gpus, found[2].gpus.len()), (&vec![sum], 0));
+        assert_eq!((&found[0].gpus, &found[2].gpus), (&Ok(vec![sum]), &Ok(Vec::new())));
+        let reason = |labels: &BTreeMap<String, Labels>| {
+            let first = rooms(&local, &cluster, labels).swap_remove(0);
+            (first.is_stopped, first.gpus.map_err(|unknown| unknown.reason))
+        };
+        assert_eq!(reason(&labels("b")), (true, Err("NotSelected")));
+        assert_eq!(reason(&BTreeMap::new()), (false, Err("Unreadable")));
     }
 }

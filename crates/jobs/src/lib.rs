@@ -58,11 +58,13 @@ pub mod usage;
 pub mod view;
 pub mod wait;
 
+mod cluster_queue;
 mod error;
 mod flat;
 mod part;
 mod refusal;
 
+pub use cluster_queue::UnknownQuota;
 pub use error::{Class, Error, Fault, Position};
 pub use kind::{Kind, LABEL_JOB_SET};
 pub use plan::{Action, Advice, JobRef};

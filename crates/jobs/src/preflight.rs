@@ -17,12 +17,13 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, PersistentVolumeClaim, PodSpec, ResourceQuota};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
 use plan::{Asked, Estimate, Finding, Room, Weight};
 use serde::Serialize;
 
 use crate::availability::Snapshot;
+use crate::cluster_queue::Labels;
 use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
 use crate::queue::{self, Found, LocalQueue};
@@ -83,7 +84,7 @@ pub async fn preflight(
         Ok(room)
     };
     let Ok(room) = tokio::time::timeout(patience, room).await else { return Ok(Vec::new()) };
-    let mut room = room?;
+    let (mut room, _) = room?;
     let found =
         tokio::time::timeout(patience, Api::<Namespace>::all(client.clone()).get_opt(namespace)).await;
     let enforced = found.ok().and_then(Result::ok).flatten();
@@ -152,7 +153,7 @@ pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> S
             everywhere("Workload", "workloads"),
         )
     };
-    let Ok((room, local, cluster, workloads)) = tokio::time::timeout(patience, reads).await else {
+    let Ok(((room, labels), local, cluster, workloads)) = tokio::time::timeout(patience, reads).await else {
         return Snapshot::default();
     };
     let all = |found: Found| match found {
@@ -163,7 +164,7 @@ pub async fn snapshot(client: &Client, namespace: &str, patience: Duration) -> S
         Found::Unserved => None,
         found => Some(all(found)),
     };
-    Snapshot { room, local_queues, cluster_queues: all(cluster), workloads: all(workloads) }
+    Snapshot { room, labels, local_queues, cluster_queues: all(cluster), workloads: all(workloads) }
 }
 
 /// Returns the error for all findings that refuse a job: the first one's, with what the others say. `None` if none does.
@@ -263,8 +264,8 @@ pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<
     found.ok_or_else(|| Error::Client("the cluster does not report your permissions".to_owned()))
 }
 
-/// Priority classes are read only if they are asked for.
-async fn room(client: &Client, namespace: &str, with_priorities: bool) -> Room {
+/// Returns the room, and the labels of the namespace if they can be read. Priority classes are read only if they are asked for.
+async fn room(client: &Client, namespace: &str, with_priorities: bool) -> (Room, Option<Labels>) {
     let priorities =
         async { if with_priorities { read::<PriorityClass>(Api::all(client.clone())).await } else { None } };
     let in_namespace = async {
@@ -274,10 +275,10 @@ async fn room(client: &Client, namespace: &str, with_priorities: bool) -> Room {
         futures::join!(
             read::<ResourceQuota>(Api::namespaced(client.clone(), namespace)),
             read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
-            most_jobs(client, namespace),
+            described(client, namespace),
         )
     };
-    let ((quotas, limits, most_jobs), jobs, capacity, priorities) =
+    let ((quotas, limits, namespace), jobs, capacity, priorities) =
         futures::join!(in_namespace, jobs(client, namespace), paging::capacity(client), priorities,);
     let preempts = |class: &PriorityClass| class.preemption_policy.as_deref() != Some("Never");
     let priorities = priorities.unwrap_or_default().into_iter().filter(preempts);
@@ -285,15 +286,16 @@ async fn room(client: &Client, namespace: &str, with_priorities: bool) -> Room {
     let remaining = jobs
         .iter()
         .filter_map(|job| Some((job.metadata.uid.clone()?, view::reported(job)?.remaining_seconds(now)?)));
-    Room {
+    let room = Room {
         quotas: quotas.unwrap_or_default(),
         limits: limits.unwrap_or_default(),
-        most_jobs,
+        most_jobs: namespace.as_ref().and_then(most_jobs),
         remaining_seconds: remaining.collect(),
         jobs: jobs.iter().map(view::in_our_words).collect(),
         capacity,
         preempting: priorities.filter_map(|class| Some((class.name_any(), class.value?))).collect(),
-    }
+    };
+    (room, namespace.map(|namespace| namespace.labels.unwrap_or_default()))
 }
 
 fn names_priority(job: &MPIJob) -> bool {
@@ -308,16 +310,13 @@ where
     Some(api.list(&ListParams::default()).await.ok()?.items)
 }
 
-async fn most_jobs(client: &Client, namespace: &str) -> Option<usize> {
+async fn described(client: &Client, namespace: &str) -> Option<ObjectMeta> {
     let api: Api<Namespace> = Api::all(client.clone());
-    api.get_metadata(namespace)
-        .await
-        .ok()?
-        .annotations()
-        .get(ANNOTATION_MAX_CONCURRENT_JOBS)?
-        .trim()
-        .parse()
-        .ok()
+    Some(api.get_metadata(namespace).await.ok()?.metadata)
+}
+
+fn most_jobs(namespace: &ObjectMeta) -> Option<usize> {
+    namespace.annotations.as_ref()?.get(ANNOTATION_MAX_CONCURRENT_JOBS)?.trim().parse().ok()
 }
 
 /// Every visible MPIJob, of all namespaces if possible, because those jobs hold nodes too.

@@ -1,4 +1,4 @@
-//! A job in the form shown to people: one row of a list, computed from the raw object and, if there are any, its pods.
+//! A job in the form shown to people: one row of a list, computed from the raw object.
 //!
 //! The phase comes from `status.phase` if the operator sets it, else from upstream's conditions, so that every list
 //! uses the same terms, whichever operator reconciles the job. Pure.
@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use api::{Failure, MPIJob, MPIJobSpec, MPIJobStatus, Phase, ReplicaSpec, WORKER};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -140,12 +139,6 @@ impl Row {
 
 /// Returns the row of a raw object; missing fields count as not set.
 pub fn row(object: &DynamicObject) -> Row {
-    row_with_pods(object, &[])
-}
-
-/// Returns the row of a raw object and its pods. Pods refine the counts of Workers if the job's operator does not
-/// publish them.
-pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
     let spec = spec(object);
     let status = status(object);
     let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -172,7 +165,7 @@ pub fn row_with_pods(object: &DynamicObject, pods: &[Pod]) -> Row {
         phase,
         cause,
         phase_reason,
-        workers: workers::of(kind, object, &status, pods, ended),
+        workers: workers::of(kind, object, &status, phase),
         owner: plan::owner(&object.metadata).map(str::to_owned),
         started,
         running_since: running_since(phase, &status, started),

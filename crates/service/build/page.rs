@@ -126,7 +126,8 @@ fn fields(page: &mut String, message: &Message) {
         }
         let _ = writeln!(
             page,
-            "<tr><td><code>{}</code></td><td>{}{required}</td><td>{about}</td></tr>",
+            "<tr id=\"{0}.{1}\"><td><code>{1}</code></td><td>{2}{required}</td><td>{about}</td></tr>",
+            message.name,
             escape(&field.json),
             type_of(field)
         );

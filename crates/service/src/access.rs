@@ -20,6 +20,8 @@ use crate::spans;
 
 /// How long a decision is not asked for again.
 pub const DECIDED_FOR: Duration = Duration::from_secs(10);
+/// How long a refusal is not asked for again where a question is about many places, of which a caller may use few.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// The most decisions remembered. When there are more, all are forgotten: they are all asked for again soon anyway.
 const MOST_DECISIONS: usize = 1 << 17;
 /// The most reviews that one call asks for at once.
@@ -79,6 +81,7 @@ impl Right {
 pub struct Access {
     /// A client as the service's own account.
     reviewer: Client,
+    /// When each decision was made, and whether the right was there.
     decided: Mutex<HashMap<(Digest, Right), (Instant, bool)>>,
 }
 
@@ -93,7 +96,7 @@ impl Access {
     /// # Errors
     /// 503 if the cluster does not answer.
     pub async fn may(&self, caller: &Caller, right: Right) -> Result<bool, Problem> {
-        self.decide((caller.id, right), || caller.subject()).await
+        self.decide((caller.id, right), || caller.subject(), DECIDED_FOR).await
     }
 
     /// Returns those of the rights that somebody has who need not be here.
@@ -103,7 +106,7 @@ impl Access {
     pub async fn among_those_of(&self, subject: &Subject, rights: Vec<Right>) -> Result<Vec<Right>, Problem> {
         let (id, mut allowed) = (subject.id(), Vec::new());
         for right in rights {
-            if self.decide((id, right.clone()), || subject.clone()).await? {
+            if self.decide((id, right.clone()), || subject.clone(), DECIDED_FOR).await? {
                 allowed.push(right);
             }
         }
@@ -114,11 +117,13 @@ impl Access {
         &self,
         question: (Digest, Right),
         subject: impl FnOnce() -> Subject,
+        refused_for: Duration,
     ) -> Result<bool, Problem> {
         let now = Instant::now();
+        let lasts = |allowed: bool| if allowed { DECIDED_FOR } else { refused_for };
         let known = self.decided.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
-        if let Some((until, allowed)) = known
-            && now < until
+        if let Some((decided, allowed)) = known
+            && now < decided + lasts(allowed)
         {
             return Ok(allowed);
         }
@@ -127,7 +132,7 @@ impl Access {
         if decided.len() >= MOST_DECISIONS {
             decided.clear();
         }
-        decided.insert(question, (now + DECIDED_FOR, allowed));
+        decided.insert(question, (now, allowed));
         Ok(allowed)
     }
 
@@ -136,8 +141,26 @@ impl Access {
     /// # Errors
     /// As [`Access::may`].
     pub async fn among(&self, caller: &Caller, rights: Vec<Right>) -> Result<Vec<Right>, Problem> {
+        self.among_within(caller, rights, DECIDED_FOR).await
+    }
+
+    /// Returns those of the rights that the caller has, where they are about many places: a right that the caller
+    /// gets is noticed within a minute.
+    ///
+    /// # Errors
+    /// As [`Access::may`].
+    pub async fn among_many(&self, caller: &Caller, rights: Vec<Right>) -> Result<Vec<Right>, Problem> {
+        self.among_within(caller, rights, REFUSED_FOR).await
+    }
+
+    async fn among_within(
+        &self,
+        caller: &Caller,
+        rights: Vec<Right>,
+        refused_for: Duration,
+    ) -> Result<Vec<Right>, Problem> {
         let asked = rights.into_iter().map(|right| async move {
-            let allowed = self.may(caller, right.clone()).await?;
+            let allowed = self.decide((caller.id, right.clone()), || caller.subject(), refused_for).await?;
             Ok(allowed.then_some(right))
         });
         let answers: Vec<Result<Option<Right>, Problem>> =

@@ -16,12 +16,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::body::exhausted;
-use crate::identity::Digest;
 use crate::origin::Origin;
 use crate::problem::Problem;
 use crate::rest::refuse;
 use crate::service::Service;
-use crate::session::Session;
+use crate::session::{Csrf, Session};
 
 /// The cookie's name. With this prefix, browsers accept it only for this host, all paths, and over TLS.
 const COOKIE: &str = "__Host-odh-session";
@@ -78,31 +77,33 @@ enum Source {
 /// Gives a request of a browser its bearer token, and its answer the token that changes have to carry.
 pub async fn identify(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
-    let Some(source) = source(&service, &mut parts) else {
-        return next.run(Request::from_parts(parts, body)).await;
+    let source = match source(&service, &mut parts).await {
+        Ok(Some(source)) => source,
+        Ok(None) => return next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => return refuse(&problem),
     };
-    let id = match &source {
-        Source::Session(session) => session.id,
+    let csrf = match &source {
+        Source::Session(session) => session.csrf.clone(),
         Source::Proxy => match service.identity.of(&parts.headers).await {
-            Ok(caller) => caller.id,
+            Ok(_) => Csrf::of_authorization(&parts.headers),
             Err(problem) => return refuse(&problem),
         },
     };
-    if let Err(problem) = genuine(&service, &parts, &id) {
+    if let Err(problem) = genuine(&service, &parts, &csrf) {
         return refuse(&problem);
     }
     if let Source::Session(session) = &source {
         parts.extensions.insert(session.clone());
     }
     let mut response = next.run(Request::from_parts(parts, body)).await;
-    if let Ok(token) = HeaderValue::try_from(service.sessions.csrf_token(&id)) {
+    if let Ok(token) = HeaderValue::try_from(csrf.token()) {
         response.headers_mut().insert(HeaderName::from_static(CSRF), token);
     }
     match source {
         Source::Proxy => response,
         Source::Session(session) if response.status() == StatusCode::UNAUTHORIZED => {
-            // The token behind it has expired or was revoked.
-            service.sessions.end(&session.id);
+            // The token behind it has expired or was revoked. Should the session stay in the store, its token is refused again.
+            let _ = service.sessions.end(&session.id).await;
             response.headers_mut().append(header::SET_COOKIE, no_cookie());
             response
         }
@@ -111,21 +112,36 @@ pub async fn identify(State(service): State<Arc<Service>>, request: Request, nex
 }
 
 /// Finds a request's token, and makes it the request's bearer token. A bearer token of the request itself comes first.
-fn source(service: &Service, parts: &mut Parts) -> Option<Source> {
+///
+/// # Errors
+/// 503 if it is unknown whether the request's cookie is that of a session.
+async fn source(service: &Service, parts: &mut Parts) -> Result<Option<Source>, Problem> {
     let forwarded = parts.headers.remove(FORWARDED_TOKEN);
     if parts.headers.contains_key(header::AUTHORIZATION) {
-        return None;
+        return Ok(None);
     }
-    let (source, authorization) = match forwarded.filter(|_| is_trusted(service, parts)) {
-        Some(token) => (Source::Proxy, bearer(token.as_bytes())?),
-        None => {
-            let session = service.sessions.find(cookie(&parts.headers)?)?;
+    let found = match forwarded.filter(|_| is_trusted(service, parts)) {
+        Some(token) => bearer(token.as_bytes()).map(|authorization| (Source::Proxy, authorization)),
+        None => session_of(service, &parts.headers).await?.map(|session| {
             let authorization = session.authorization.clone();
             (Source::Session(session), authorization)
-        }
+        }),
     };
-    parts.headers.insert(header::AUTHORIZATION, authorization);
-    Some(source)
+    Ok(found.map(|(source, authorization)| {
+        parts.headers.insert(header::AUTHORIZATION, authorization);
+        source
+    }))
+}
+
+/// Returns the session of a request's cookie.
+///
+/// # Errors
+/// 503 if it is unknown whether there is one.
+pub async fn session_of(service: &Service, headers: &HeaderMap) -> Result<Option<Session>, Problem> {
+    match cookie(headers) {
+        Some(secret) => service.sessions.find(secret).await,
+        None => Ok(None),
+    }
 }
 
 /// Writes a token as a bearer authorization.
@@ -144,7 +160,7 @@ fn is_trusted(service: &Service, parts: &Parts) -> bool {
 }
 
 /// Checks that a page of this service makes the request, if it changes something.
-fn genuine(service: &Service, parts: &Parts, id: &Digest) -> Result<(), Problem> {
+fn genuine(service: &Service, parts: &Parts, csrf: &Csrf) -> Result<(), Problem> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(());
     }
@@ -155,7 +171,7 @@ fn genuine(service: &Service, parts: &Parts, id: &Digest) -> Result<(), Problem>
             .hint("programs send a bearer token; behind a proxy, name its address with --origin"));
     }
     let sent = parts.headers.get(CSRF).map(HeaderValue::as_bytes).unwrap_or_default();
-    if service.sessions.is_csrf_token(id, sent) {
+    if csrf.accepts(sent) {
         return Ok(());
     }
     let message = format!("the header {CSRF} is missing or not the session's");
@@ -196,7 +212,7 @@ fn while_it_lasts(response: Response<Body>, session: Session) -> Response<Body> 
 }
 
 /// The secret in a request's cookie.
-pub fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie(headers: &HeaderMap) -> Option<&str> {
     headers
         .get_all(header::COOKIE)
         .iter()

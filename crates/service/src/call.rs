@@ -10,6 +10,7 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use http::{HeaderMap, StatusCode, header};
 use jobs::{Attempt, Error, Kind};
 use kube::ResourceExt as _;
+use semantics::is_subdomain;
 use tokio::time::{Instant, Interval};
 
 use crate::access::Right;
@@ -23,9 +24,6 @@ use crate::metrics::Open;
 use crate::operation;
 use crate::problem::Problem;
 use crate::service::Service;
-
-/// The longest name of a namespace or job.
-const LONGEST_NAME: usize = 253;
 
 /// A request whose message may be read.
 #[derive(Clone)]
@@ -284,15 +282,7 @@ impl Address {
 
 /// Checks a name as Kubernetes does (RFC 1123 subdomain).
 pub fn proper(field: &str, name: &str) -> Result<(), Problem> {
-    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    let is_proper = bytes.len() <= LONGEST_NAME
-        && bytes.iter().copied().all(good)
-        && ends(bytes.first())
-        && ends(bytes.last())
-        && !name.contains("..");
-    if is_proper {
+    if is_subdomain(name) {
         return Ok(());
     }
     let fault = format!("\"{}\" is not a name", name.chars().take(40).collect::<String>().escape_debug());
@@ -405,7 +395,8 @@ mod tests {
         for name in ["a", "team-cv", "a.b", "x1"] {
             assert!(proper("name", name).is_ok(), "{name}");
         }
-        for name in ["", "..", "a/b", "a..b", "A", "-a", "a?x", "a%2fb", "a#", "ä", &"a".repeat(254)] {
+        for name in ["", "..", "a/b", "a..b", "A", "-a", "a?x", "a%2fb", "a#", "ä", "a.-b", &"a".repeat(254)]
+        {
             assert!(proper("name", name).is_err(), "{name}");
         }
     }

@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use connections::{Budget, Exhausted, share_of};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -30,9 +31,12 @@ pub const KNOWN_FOR: Duration = Duration::from_secs(10);
 const UNKNOWN_FOR: Duration = Duration::from_secs(2);
 /// The most tokens remembered.
 const MOST_TOKENS: usize = 4096;
-/// The most reviews in progress, so that guesses do not flood the cluster, and the most requests that wait for one.
+/// The most reviews in progress, so that guesses do not flood the cluster.
 const REVIEWS: usize = 32;
+/// The most requests that wait for one or have one in progress: of all clients, and of one. When there is no more place, a
+/// client takes one from the client that has most of them.
 const WAITING: usize = 1024;
+const WAITING_OF_CLIENT: usize = WAITING / 4;
 /// The longest token: larger ones are not reviewed.
 const LONGEST_TOKEN: usize = 16 << 10;
 
@@ -109,7 +113,8 @@ pub struct Identity {
     audiences: Vec<String>,
     known: Mutex<Known>,
     reviews: Semaphore,
-    waiting: Semaphore,
+    /// The places of requests that wait for a review or have one in progress.
+    waiting: Arc<Budget>,
 }
 
 #[derive(Default)]
@@ -122,14 +127,15 @@ struct Known {
 impl Identity {
     /// Creates it from two clients: one as the service's own account, one without credentials.
     pub fn new(reviewer: Client, nobody: Client, audiences: Vec<String>) -> Self {
-        let (reviews, waiting) = (Semaphore::new(REVIEWS), Semaphore::new(WAITING));
+        let (reviews, waiting) = (Semaphore::new(REVIEWS), Budget::new(WAITING, WAITING_OF_CLIENT));
         Self { reviewer, nobody, audiences, known: Mutex::default(), reviews, waiting }
     }
 
     /// Returns the caller of a request.
     ///
     /// # Errors
-    /// 401 without a valid token, 503 if the cluster does not answer.
+    /// 401 without a valid token, 429 if too many tokens of the request's address wait to be checked, 503 if the cluster does
+    /// not answer.
     pub async fn of(&self, headers: &HeaderMap) -> Result<Arc<Caller>, Problem> {
         let mut sent = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(authorization), None) = (sent.next(), sent.next()) else {
@@ -143,14 +149,21 @@ impl Identity {
     /// # Errors
     /// As [`Identity::of`].
     pub async fn again(&self, caller: &Caller) -> Result<Arc<Caller>, Problem> {
-        self.caller(&caller.authorization).await
+        self.checked(&caller.authorization, share_of(&caller.user)).await
     }
 
-    /// Returns the caller with this authorization.
+    /// Returns the caller with this authorization, which the present request brings.
     ///
     /// # Errors
     /// As [`Identity::of`].
     pub async fn caller(&self, authorization: &HeaderValue) -> Result<Arc<Caller>, Problem> {
+        let address = operation::current().and_then(|operation| operation.address);
+        let client = address.map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
+        self.checked(authorization, &client).await
+    }
+
+    /// Returns the caller with this authorization; a review takes a place of this client's share.
+    async fn checked(&self, authorization: &HeaderValue, client: &str) -> Result<Arc<Caller>, Problem> {
         let refused =
             || Problem::unauthenticated("the bearer token is invalid, expired or meant for another audience");
         let token = bearer(authorization).filter(|token| token.len() <= LONGEST_TOKEN).ok_or_else(refused)?;
@@ -158,7 +171,7 @@ impl Identity {
         let caller = match self.recall(&digest) {
             Some(answer) => answer,
             None => {
-                let caller = self.review(token, authorization).await?;
+                let caller = self.review(token, authorization, client).await?;
                 self.remember(digest, caller.clone());
                 caller
             }
@@ -192,12 +205,19 @@ impl Identity {
         }
     }
 
-    async fn review(&self, token: &str, authorization: &HeaderValue) -> Result<Option<Arc<Caller>>, Problem> {
-        let _place = self
-            .waiting
-            .try_acquire()
-            .map_err(|_| Problem::unavailable("too many tokens wait to be checked"))?;
-        let _turn = self.reviews.acquire().await;
+    async fn review(
+        &self,
+        token: &str,
+        authorization: &HeaderValue,
+        client: &str,
+    ) -> Result<Option<Arc<Caller>>, Problem> {
+        let place = self.waiting.share(client);
+        place.take(1).map_err(too_many)?;
+        let _turn = tokio::select! {
+            turn = self.reviews.acquire() => turn,
+            () = place.displaced() => return Err(too_many(Exhausted::Client)),
+        };
+        place.pin().map_err(too_many)?;
         let review = TokenReview {
             spec: TokenReviewSpec {
                 token: token.to_owned(),
@@ -231,6 +251,20 @@ impl Identity {
         let mut authorization = authorization.clone();
         authorization.set_sensitive(true);
         Caller { client: acting(&self.nobody, &authorization), id, user, groups, uid, extra, authorization }
+    }
+}
+
+/// The problem of a request that finds no place to wait for a review.
+fn too_many(which: Exhausted) -> Problem {
+    match which {
+        Exhausted::Client => {
+            let message = "too many tokens of this client wait to be checked";
+            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+                .hint("wait as long as Retry-After says");
+            problem.retry_after_seconds = 1;
+            problem
+        }
+        Exhausted::Total => Problem::unavailable("too many tokens wait to be checked"),
     }
 }
 

@@ -81,6 +81,7 @@ mod rest;
 
 mod browser;
 mod dashboard;
+mod guide;
 mod origin;
 mod page;
 mod session;

@@ -19,15 +19,20 @@ input { font: inherit; box-sizing: border-box; width: 100%; padding: .5rem; marg
 button { font: inherit; padding: .5rem 1.5rem; }
 ";
 
-/// Returns a page with a title and a body in HTML.
+/// Returns the answer with a page.
 pub fn respond(status: StatusCode, title: &str, body: &str) -> Response<Body> {
-    let html = format!(
+    let html = html(title, body);
+    let policy = policy(&html);
+    with_policy(status, html, policy)
+}
+
+/// Returns a page with a title and a body in HTML.
+pub fn html(title: &str, body: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>{STYLE}</style>\n</head>\n\
          <body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    );
-    let policy = policy(&html);
-    with_policy(status, html, policy)
+    )
 }
 
 /// The header by which a page may load nothing but its own style.

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tonic_health::ServingStatus;
@@ -18,7 +19,7 @@ use crate::contract::{DESCRIPTORS, DOCS, OPENAPI};
 use crate::problem::Problem;
 use crate::rest::{refuse, respond};
 use crate::service::Service;
-use crate::{adapters, browser, dashboard, grpc, page, signin};
+use crate::{adapters, browser, dashboard, grpc, guide, page, signin};
 
 /// The most fields of a request's head. Browsers send about 40, and over HTTP/2 one for each cookie.
 const MOST_FIELDS: usize = 128;
@@ -55,6 +56,8 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
     let readiness = service.clone();
     let policy = dashboard::policy(&service.settings.frame_ancestors);
     let policy_of_docs = page::policy(DOCS);
+    let guide = guide::html();
+    let (policy_of_guide, guide) = (page::policy(&guide), Bytes::from(guide));
     Ok(adapters::routes(service)
         .route("/metrics", get(move |headers: HeaderMap| show_metrics(metrics.clone(), headers)))
         .route("/session", get(signin::session).with_state(service.clone()))
@@ -65,6 +68,10 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         .route("/readyz", get(move || readyz(readiness.clone())))
         .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
         .route("/docs", get(move || std::future::ready(docs(policy_of_docs.clone()))))
+        .route(
+            "/docs/troubleshooting",
+            get(move || std::future::ready(document(guide.clone(), policy_of_guide.clone()))),
+        )
         .merge(training)
         .merge(open)
         .method_not_allowed_fallback(|request: Request| async move { refuse(&wrong_method(&request)) })
@@ -83,7 +90,11 @@ async fn bound_head(request: Request, next: Next) -> Response<Body> {
 
 /// The page that shows the contract; its text is not copied.
 fn docs(policy: Option<HeaderValue>) -> Response<Body> {
-    page::with_policy(StatusCode::OK, DOCS, policy)
+    document(DOCS, policy)
+}
+
+fn document(html: impl Into<Body>, policy: Option<HeaderValue>) -> Response<Body> {
+    page::with_policy(StatusCode::OK, html, policy)
 }
 
 /// A file or page of the dashboard, or nothing.

@@ -1,6 +1,5 @@
 //! Watches the pods of jobs as the service's own account, each reduced to what usage and the log archive need.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use jobs::{Kind, LABEL_JOB_SET};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
-use kube::{Client, Resource, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 use tokio_util::sync::CancellationToken;
 
@@ -176,27 +175,9 @@ impl<'de> Deserialize<'de> for JobPod {
     }
 }
 
-impl Resource for JobPod {
-    type DynamicType = ();
-    type Scope = <Pod as Resource>::Scope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+semantics::resource_as! {
+    impl for JobPod as Pod {
+        self => &self.metadata, &mut self.metadata
     }
 }
 

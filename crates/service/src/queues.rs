@@ -1,7 +1,6 @@
 //! Keeps the places of waiting jobs in Kueue's queues on the board: one watch of all Workloads, as the service's own
 //! account, each reduced to what orders a queue.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +8,8 @@ use std::time::Duration;
 use controller_runtime::cache::{Cache, follow};
 use jobs::queue;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
-use kube::{Client, Resource};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -50,27 +49,9 @@ impl<'de> Deserialize<'de> for Workload {
     }
 }
 
-impl Resource for Workload {
-    type DynamicType = ApiResource;
-    type Scope = <DynamicObject as Resource>::Scope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::kind(resource)
-    }
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::group(resource)
-    }
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::version(resource)
-    }
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::plural(resource)
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.metadata
+semantics::resource_as! {
+    impl for Workload as DynamicObject {
+        self => &self.0.metadata, &mut self.0.metadata
     }
 }
 

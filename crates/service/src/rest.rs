@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use connections::{JsonSize, Share, json_size};
+use connections::{JsonLimits, JsonRefused, MOST_JSON_VALUES, Share};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -29,12 +29,8 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::spans;
 
-/// The most objects and lists in a body, and what each of them takes in memory once it is parsed.
-const MOST_CONTAINERS: usize = 50_000;
-const CONTAINER_BYTES: usize = 640;
-/// The same of values in them.
-const MOST_VALUES: usize = 200_000;
-const VALUE_BYTES: usize = 128;
+/// What a body may consist of.
+const JSON_LIMITS: JsonLimits = JsonLimits { containers: 50_000, container_bytes: 640 };
 /// The most bytes of a stream that are sent at once.
 const CHUNK: usize = 32 << 10;
 /// The content type of problems (RFC 9457).
@@ -179,17 +175,21 @@ async fn read<Q: DeserializeOwned + Send + 'static>(
     let bytes = Bounded::new(body, share.clone(), MAX_BODY).bytes().await?;
     let form = Form::of(method, &parts.headers);
     if matches!(form, Form::Json) {
-        let JsonSize { containers, values } = json_size(&bytes);
-        if containers > MOST_CONTAINERS || values > MOST_VALUES {
-            let fault = format!(
-                "the body has more than {MOST_CONTAINERS} objects and lists, or more than {MOST_VALUES} values"
-            );
-            let problem = Problem::usage("", fault, "send fewer at once");
-            return Err(Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..problem });
-        }
-        share.take(containers * CONTAINER_BYTES + values * VALUE_BYTES).map_err(body::exhausted)?;
+        JSON_LIMITS.take(&bytes, &share).map_err(|refused| match refused {
+            JsonRefused::TooMany => too_many_parts(),
+            JsonRefused::NoMemory(exhausted) => body::exhausted(exhausted),
+        })?;
     }
     body::parse(bytes.len(), move || message(method, &parts, object(form, bytes)?)).await
+}
+
+fn too_many_parts() -> Problem {
+    let fault = format!(
+        "the body has more than {} objects and lists, or more than {MOST_JSON_VALUES} values",
+        JSON_LIMITS.containers
+    );
+    let problem = Problem::usage("", fault, "send fewer at once");
+    Problem { status: StatusCode::PAYLOAD_TOO_LARGE, ..problem }
 }
 
 /// Returns the message that a body, with path, query and headers, makes.

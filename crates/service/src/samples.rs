@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use history::series::Values;
 use jiff::Timestamp;
 use jobs::usage::{self, Measured, Traffic};
 use jobs::view::Reported;
@@ -21,6 +22,8 @@ use crate::peaks::Peaks;
 
 /// The most points of a series.
 const MOST_POINTS: usize = 256;
+/// The name of the series of a job's progress, in percent.
+pub const PROGRESS: &str = "progress";
 /// The most series of all jobs. Beyond it, the job that was sampled longest ago loses its own.
 const MOST_SERIES: usize = 10_000;
 
@@ -120,6 +123,10 @@ pub struct JobSamples {
     pub pods: BTreeMap<String, PodSamples>,
     /// What its program reported, by name.
     pub reported: BTreeMap<String, Series<f64>>,
+    /// The values of the same, exact although points are left out.
+    values: BTreeMap<String, Values>,
+    /// Whether the first report was seen: only then are the extreme values known.
+    is_whole: bool,
     last: Timestamp,
 }
 
@@ -142,10 +149,17 @@ impl Samples {
         jobs.get(uid).cloned().unwrap_or_default()
     }
 
-    /// Takes in what a job's program reports, if it is newer than what it reported before.
-    pub fn report(&self, uid: &str, reported: &Reported, now: Timestamp) {
+    /// Returns the values of what a job's program reported, by name.
+    pub fn values(&self, uid: &str) -> BTreeMap<String, Values> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(uid).map(|job| job.values.clone()).unwrap_or_default()
+    }
+
+    /// Takes in what a job's program reports, if it is newer than what it reported before. `is_first` says whether the job was
+    /// seen without a report before.
+    pub fn report(&self, uid: &str, reported: &Reported, is_first: bool, now: Timestamp) {
         let at = reported.updated.unwrap_or(now);
-        let percent = reported.percent.map(|percent| ("progress".to_owned(), f64::from(percent)));
+        let percent = reported.percent.map(|percent| (PROGRESS.to_owned(), f64::from(percent)));
         let metrics = reported.metrics.iter().filter_map(|(name, text)| {
             let value: f64 = text.parse().ok()?;
             value.is_finite().then(|| (name.clone(), value))
@@ -157,10 +171,19 @@ impl Samples {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let job = jobs.entry(uid.to_owned()).or_default();
         job.last = now;
+        job.is_whole |= is_first;
+        let is_whole = job.is_whole;
+        let extreme = |known: Option<f64>, value: f64, of: fn(f64, f64) -> f64| {
+            is_whole.then(|| known.map_or(value, |known| of(known, value)))
+        };
         for (name, value) in values {
+            let known = job.values.entry(name.clone()).or_default();
             let series = job.reported.entry(name).or_default();
             if series.points().last().is_none_or(|(last, _)| *last < at) {
                 series.push(at, value);
+                known.newest = Some(value);
+                known.lowest = extreme(known.lowest, value, f64::min);
+                known.highest = extreme(known.highest, value, f64::max);
             }
         }
         bound(&mut jobs);
@@ -310,11 +333,31 @@ mod tests {
             ..Reported::default()
         };
         for (second, loss) in [(1, "0.5"), (1, "0.5"), (2, "0.4"), (1, "0.9")] {
-            samples.report("u", &report(second, loss), at(9));
+            samples.report("u", &report(second, loss), second == 1, at(9));
         }
         let job = samples.of("u");
         assert_eq!(job.reported.keys().collect::<Vec<_>>(), ["loss", "progress"]);
         assert_eq!(job.reported["loss"].points(), [(at(1), 0.5), (at(2), 0.4)]);
+    }
+
+    #[test]
+    fn the_values_of_a_job_are_exact_and_its_extremes_known_if_its_first_report_was_seen() {
+        let (samples, all) = (Samples::default(), Samples::default());
+        let report = |second: i64, loss: f64| Reported {
+            updated: Some(at(second)),
+            metrics: [("loss".to_owned(), loss.to_string())].into(),
+            ..Reported::default()
+        };
+        for second in 0..1000 {
+            let loss = if second == 701 { -5.5 } else { 1.0 + second as f64 };
+            all.report("u", &report(second, loss), second == 0, at(second));
+            samples.report("u", &report(second, loss), false, at(second));
+        }
+        let known = Values { newest: Some(1000.0), lowest: Some(-5.5), highest: Some(1000.0), not_finite: 0 };
+        assert_eq!(all.values("u")["loss"], known);
+        let since_a_restart = Values { newest: Some(1000.0), ..Values::default() };
+        assert_eq!(samples.values("u")["loss"], since_a_restart);
+        assert!(samples.values("another").is_empty());
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub struct Settings {
     /// How long a creation is repeated that the cluster's admission webhooks do not answer about. The longest call is
     /// longer by what a webhook may take.
     pub admission: Duration,
-    /// How often an open stream's token and permissions are checked.
+    /// How often an open stream's token and permissions are checked, and which sessions ended at another replica.
     pub recheck: Duration,
     /// How long a call may take until it is answered, or its stream begins.
     pub patience: Duration,
@@ -197,7 +197,7 @@ pub struct Service {
     pub(crate) refusals: Arc<Refusals>,
     /// The memory for the forms of those who sign in.
     pub(crate) forms: Arc<Budget>,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) metrics: Metrics,
     pub(crate) board: Arc<Board>,
     pub(crate) watches: Watches,
@@ -234,10 +234,12 @@ impl Service {
         let (how, into) = ((settings.sample, settings.asks_nodes), (samples.clone(), peaks));
         let sampling = samples::sample(own.clone(), board.clone(), into, how, stop.clone());
         tokio::spawn(sampling);
+        let sessions = Arc::new(Sessions::new(kept.clone()));
+        tokio::spawn(sessions.clone().follow(settings.recheck, stop.clone()));
         Arc::new(Self {
             identity: Identity::new(own.clone(), nobody.clone(), settings.audiences.clone()),
             access: Access::new(own.clone()),
-            sessions: Sessions::default(),
+            sessions,
             limits: Arc::new(Limits::new(settings.rate, settings.burst, settings.streams)),
             memory: Budget::new(body::MEMORY, body::MEMORY_OF_CALLER),
             refusals: Arc::default(),
@@ -288,6 +290,17 @@ impl Service {
         }
         let found = self.tenants.get(namespace).await;
         Ok(found.is_some_and(|found| standard::enforces_restricted(&found)))
+    }
+
+    /// Returns once the store is open, or it is known that it cannot be opened now.
+    pub async fn store_tried(&self) {
+        self.kept.tried().await;
+    }
+
+    /// Returns the error of a store that a later release has written, once that is known; never returns otherwise. Such a
+    /// service keeps nothing: it should not run.
+    pub async fn store_too_new(&self) -> history::Error {
+        self.kept.too_new().await
     }
 
     /// Returns once every MPIJob is known: from then on lists are complete. Also waits until the store is open and knows the

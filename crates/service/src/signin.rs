@@ -11,13 +11,13 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::json;
 
 use crate::body::Bounded;
-use crate::browser::{self, bearer, cookie, is_own_page, no_cookie, share_of_stranger};
+use crate::browser::{self, bearer, is_own_page, no_cookie, session_of, share_of_stranger};
 use crate::dashboard;
 use crate::page::{self, escape};
 use crate::problem::Problem;
 use crate::rest::{decoded, refuse, respond};
 use crate::service::Service;
-use crate::session::{SESSION, Session};
+use crate::session::{Csrf, SESSION, Session};
 
 /// The largest form: a token, and where to go.
 const MAX_FORM: usize = 32 << 10;
@@ -65,8 +65,15 @@ pub fn is_path(text: &str) -> bool {
 pub async fn sign_in(State(service): State<Arc<Service>>, request: Request) -> Response<Body> {
     match enter(&service, request).await {
         Ok(response) => response,
+        Err(problem) if problem.status == StatusCode::SERVICE_UNAVAILABLE => unavailable(&problem),
         Err(problem) => refuse(&problem),
     }
+}
+
+/// The page where nobody can sign in now, for a person.
+fn unavailable(problem: &Problem) -> Response<Body> {
+    let fault = format!("Nobody can sign in now: {}. Try again in a moment.", escape(&problem.message));
+    form_with(problem.status, &Sent::default(), &fault)
 }
 
 async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Problem> {
@@ -76,7 +83,7 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
         if sent.ticket.is_empty() {
             return Ok(form(&sent, ""));
         }
-        return Ok(match service.sessions.user_of(&sent.ticket) {
+        return Ok(match service.sessions.user_of(&sent.ticket).await? {
             Some(user) => confirmation(&sent, &user),
             None => form(&sent, USED),
         });
@@ -85,20 +92,20 @@ async fn enter(service: &Service, request: Request) -> Result<Response<Body>, Pr
         return Ok(form(&Sent::default(), "The form came from another page. Try again here."));
     }
     let share = share_of_stranger(service, &parts.headers, &parts.extensions)?;
-    let before = cookie(&parts.headers).and_then(|secret| service.sessions.find(secret));
+    let before = session_of(service, &parts.headers).await?;
     // The body may take long to arrive: nothing of the head is kept meanwhile.
     drop(parts);
     let form_body = Bounded::new(body, share, MAX_FORM).bytes().await?;
     let sent = Sent::read(&String::from_utf8_lossy(&form_body))?;
     let (authorization, fault) = match sent.ticket.as_str() {
         "" => (bearer(sent.token.trim().as_bytes()), "This is not a token."),
-        ticket => (service.sessions.redeem(ticket), USED),
+        ticket => (service.sessions.redeem(ticket).await?, USED),
     };
     let Some(authorization) = authorization else { return Ok(form(&sent, fault)) };
     let response = begin(service, &sent, &authorization).await?;
     // The browser forgets the cookie of the session that it had; nothing else should use it either.
     if let (StatusCode::SEE_OTHER, Some(before)) = (response.status(), before) {
-        service.sessions.end(&before.id);
+        service.sessions.end(&before.id).await?;
     }
     Ok(response)
 }
@@ -153,7 +160,7 @@ async fn begin(
         Err(problem) => return Err(problem),
     };
     service.limits.request(&caller.user)?;
-    let secret = service.sessions.begin(&caller);
+    let secret = service.sessions.begin(&caller).await?;
     let mut response = respond(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Body::empty());
     let headers = response.headers_mut();
     headers.insert(header::SET_COOKIE, browser::set_cookie(&secret, SESSION.as_secs())?);
@@ -165,7 +172,10 @@ async fn begin(
 
 /// The page with the form, and what was wrong before.
 fn form(sent: &Sent, fault: &str) -> Response<Body> {
-    let status = if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+    form_with(if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED }, sent, fault)
+}
+
+fn form_with(status: StatusCode, sent: &Sent, fault: &str) -> Response<Body> {
     let fault = match fault {
         "" => String::new(),
         fault => format!(
@@ -196,8 +206,12 @@ fn form(sent: &Sent, fault: &str) -> Response<Body> {
 
 /// `/signout`: ends the session.
 pub async fn sign_out(State(service): State<Arc<Service>>, request: Request) -> Response<Body> {
-    if let Some(session) = request.extensions().get::<Session>() {
-        service.sessions.end(&session.id);
+    let session = request.extensions().get::<Session>().map(|session| session.id);
+    if let Some(id) = session
+        && let Err(problem) = service.sessions.end(&id).await
+    {
+        // The browser keeps the cookie, because the session goes on.
+        return refuse(&problem);
     }
     let mut response = respond(StatusCode::NO_CONTENT, "text/plain; charset=utf-8", Body::empty());
     response.headers_mut().insert(header::SET_COOKIE, no_cookie());
@@ -211,8 +225,11 @@ pub async fn session(State(service): State<Arc<Service>>, request: Request) -> R
         Err(problem) => return refuse(&problem),
     };
     let session = request.extensions().get::<Session>();
-    let id = session.map_or(caller.id, |session| session.id);
-    let mut answer = json!({ "user": caller.user, "csrfToken": service.sessions.csrf_token(&id) });
+    let csrf = match session {
+        Some(session) => session.csrf.token(),
+        None => Csrf::of_authorization(request.headers()).token(),
+    };
+    let mut answer = json!({ "user": caller.user, "csrfToken": csrf });
     if let Some(session) = session {
         answer["until"] = session.ends.to_string().into();
     }

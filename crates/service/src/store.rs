@@ -240,6 +240,20 @@ impl Kept {
         let _ = state.wait_for(|state| !matches!(state, State::Opening)).await;
     }
 
+    /// Returns the error of a store that a later release has written, once that is known; never returns otherwise.
+    pub async fn too_new(&self) -> Error {
+        let mut state = self.state.clone();
+        loop {
+            if let State::Away(error @ Error::TooNew { .. }) = &*state.borrow_and_update() {
+                return error.clone();
+            }
+            if state.changed().await.is_err() {
+                // The service stops.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// Takes note of how a write went.
     pub fn note<T>(&self, result: &Result<T, Error>) {
         note(&self.trouble, "the store does not work", result);

@@ -117,6 +117,12 @@ impl Tenants {
         self.cache.get(&Key::new("", namespace))
     }
 
+    /// Returns the names of all namespaces; `None` while they are not read yet.
+    pub async fn names(&self) -> Option<Vec<String>> {
+        tokio::time::timeout(PATIENCE, self.cache.filled()).await.ok()?;
+        Some(self.cache.list().iter().map(|found| found.name_any()).collect())
+    }
+
     /// Returns once the store knows which namespaces are there.
     pub async fn known(&self) {
         // The sender is part of this, so it is not gone.

@@ -1,5 +1,7 @@
 //! Parts of a response that are unknown, and why: a part that is not read is not set, never empty or zero.
 
+use jobs::UnknownQuota;
+
 use crate::contract::UnknownPart;
 
 /// Why a part is unknown.
@@ -28,6 +30,11 @@ impl Unknown {
         };
         UnknownPart { part: part.to_owned(), reason: reason.to_owned(), message }
     }
+}
+
+/// Describes the quota of a queue that is unknown, in this part.
+pub fn quota(part: &str, why: &UnknownQuota) -> UnknownPart {
+    UnknownPart { part: part.to_owned(), reason: why.reason.to_owned(), message: why.message.clone() }
 }
 
 /// Returns a part that is known; notes it as unknown otherwise.

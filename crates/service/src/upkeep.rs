@@ -6,7 +6,7 @@ use std::time::Duration;
 use history::logs::maintain;
 use history::notifications::deliver::{Sender, attempt};
 use history::notifications::{self, MAX_CLAIM, claim};
-use history::{Error, audit, jobs, logs, series, usage};
+use history::{Error, audit, jobs, logs, series, sessions, usage};
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -149,6 +149,7 @@ async fn clear(opened: &Opened, retention: &Retention) -> Result<(), Error> {
     let gone = jobs::Retention { deleted_after: before(history), jobs: most_jobs };
     while jobs::prune(store, &gone).await? > 0 {}
     while series::prune(store, before(RECORDED_WITHIN)).await? > 0 {}
+    sessions::prune(store, Timestamp::now()).await?;
     usage::prune(store, before(usage_for)).await?;
     audit::forget(store, before(audit_for)).await?;
     while notifications::prune(store, before(history)).await? > 0 {}

@@ -1,7 +1,6 @@
 //! Keeps the board up to date: one watch for each kind of job, as the service's own account. A job is reduced to its
 //! row as it is read, so that whole objects are never held.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,9 +9,9 @@ use jiff::Timestamp;
 use jobs::Kind;
 use jobs::view::{self, Reported};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::TypeMeta;
-use kube::{Client, Resource};
 use serde::{Deserialize, Deserializer};
 use tokio_util::sync::CancellationToken;
 
@@ -83,30 +82,9 @@ impl<'de, const KIND: usize> Deserialize<'de> for Reduced<KIND> {
     }
 }
 
-impl<const KIND: usize> Resource for Reduced<KIND> {
-    type DynamicType = ApiResource;
-    type Scope = <DynamicObject as Resource>::Scope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        kind.kind.as_str().into()
-    }
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        kind.group.as_str().into()
-    }
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.version.as_str().into()
-    }
-    fn api_version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.api_version.as_str().into()
-    }
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        kind.plural.as_str().into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+semantics::resource_as! {
+    impl [const KIND: usize] for Reduced<KIND> as DynamicObject {
+        self => &self.metadata, &mut self.metadata
     }
 }
 
@@ -191,7 +169,8 @@ fn start<const KIND: usize>(
         match (&change.new, &change.old) {
             (Some(job), _) => {
                 if let Some(reported) = &job.reported {
-                    heard.samples.report(&job.entry.row.uid, reported, Timestamp::now());
+                    let is_first = change.old.as_ref().is_some_and(|before| before.reported.is_none());
+                    heard.samples.report(&job.entry.row.uid, reported, is_first, Timestamp::now());
                 }
                 board.put(job.entry.clone());
             }

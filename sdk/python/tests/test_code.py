@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from local_cluster import IMAGE, printed
 
 from openshift_ai.training import InvalidSpecError, JobFailedError, MPIJobClient, _function
 from openshift_ai.training._checks import faults
-from openshift_ai.training._files import Link, files_of
+from openshift_ai.training._files import LEFT_OUT, SECRETS, Link, files_of
 from openshift_ai.training._request import body
 from openshift_ai.training._spec import made
 
+REPOSITORY = Path(__file__).parents[3]
 BASE: dict[str, Any] = {"name": "resnet", "image": IMAGE}
 
 
@@ -158,6 +160,12 @@ def test_links_within_a_shipped_folder_stay_links(client: MPIJobClient, tmp_path
     job = client.create_mpijob(name="links", image=IMAGE, command=command, code=[tmp_path / "data"], retries=0)
     job.wait_for_completion(60)
     assert printed(job.logs()) == ["sevenseven"]
+
+
+def test_the_command_line_leaves_out_the_same_files() -> None:
+    shared = yaml.safe_load((REPOSITORY / "openapi/shipped.yaml").read_text())
+    assert set(LEFT_OUT) == set(shared["useless"])
+    assert list(SECRETS) == shared["secrets"]
 
 
 def test_files_that_usually_hold_secrets_are_shipped_only_by_their_names(tmp_path: Path) -> None:

@@ -208,6 +208,17 @@ def test_a_wait_ends_in_time_and_the_job_goes_on(client: MPIJobClient) -> None:
         job.refresh()
 
 
+def test_a_job_that_succeeds_with_the_machines_own_programs_is_warned_of(client: MPIJobClient) -> None:
+    image = "example/nobody-mapped-it:1"
+    job = client.create_mpijob(name="unmapped", image=image, command=["true"], in_launcher=True, workers=1)
+    notes: list[str] = []
+    assert job.wait_for_completion(60, on_note=notes.append).has_succeeded
+    assert len([note for note in notes if note.startswith(f'unmapped: The image "{image}" is not mapped')]) == 1, notes
+    details = job.details()
+    assert len(details.warnings) == 1
+    assert "is not mapped" in details._repr_html_()
+
+
 def test_a_cancelled_job_ends_and_stays(client: MPIJobClient) -> None:
     job = client.create_mpijob(name="enough", image=IMAGE, command=FOREVER, workers=1)
     job.wait_until("Running", timeout=60)

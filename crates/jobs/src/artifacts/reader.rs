@@ -29,8 +29,6 @@ pub const IDLE: Duration = Duration::from_secs(600);
 const MOST_SECONDS: i64 = 24 * 3600;
 /// The label with the name of the job whose files a pod reads.
 pub const LABEL: &str = "training.opendatahub.io/reader-of";
-/// Where it marks that a file was asked for.
-const MARK: &str = "/opt/odh/reader/used";
 /// The longest name of a pod whose host name is the same.
 const LONGEST_NAME: usize = 63;
 const SUFFIX: &str = "-reader";
@@ -225,7 +223,7 @@ fn pod(job: &DynamicObject, name: &str, like: Pod) -> Option<Pod> {
     });
     let amounts = [("cpu", "100m"), ("memory", "64Mi")]
         .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
-    let words = ["sh", "-c", SCRIPT, "sh", MARK, &IDLE.as_secs().to_string()].map(str::to_owned);
+    let words = ["sh", "-c", SCRIPT, "sh", &mark(), &IDLE.as_secs().to_string()].map(str::to_owned);
     let container = Container {
         name: "reader".to_owned(),
         image: main.image,
@@ -308,9 +306,14 @@ fn runtime_default() -> SeccompProfile {
     SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }
 }
 
+/// Where a reader marks that a file was asked for.
+fn mark() -> String {
+    format!("{READER_FOLDER}/used")
+}
+
 /// A script that first marks that a file was asked for.
 pub(super) fn marked(script: &str) -> String {
-    format!("true >{MARK}\n{script}")
+    format!("true >{}\n{script}", mark())
 }
 
 #[cfg(test)]

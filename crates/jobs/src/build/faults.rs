@@ -103,14 +103,14 @@ fn odd_memory(path: &str, resource: &str, text: Option<&str>) -> Option<Fault> {
     is_without_unit(text).then(|| fault(path, format!("is {text} bytes"), advice))
 }
 
-fn of_variable(variable: &Variable) -> Option<Fault> {
+pub(super) fn of_variable(variable: &Variable) -> Option<Fault> {
     let Variable { name, .. } = variable;
     let is_wrong =
         name.is_empty() || name.contains(['=', '\0']) || name.starts_with(|c: char| c.is_ascii_digit());
     is_wrong.then(|| fault("env", format!("\"{name}\" is not a valid variable name"), "use NAME=VALUE"))
 }
 
-fn of_mount(Mount { path, source, .. }: &Mount) -> Vec<Fault> {
+pub(super) fn of_mount(Mount { path, source, .. }: &Mount) -> Vec<Fault> {
     let mut found = Vec::new();
     if !path.starts_with('/') || path.contains(':') {
         let message = format!("mounts {} at \"{path}\"", source.name());

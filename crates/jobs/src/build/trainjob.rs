@@ -16,7 +16,7 @@ use super::pod::{env_var, resources};
 use super::variables::in_order_of_use;
 use super::{Failures, Mpi, Part, Placement, Request};
 use super::{as_root, is_as_given, launcher_command, metadata, pod, worker_amounts};
-use crate::{Error, Fault};
+use crate::Fault;
 
 /// The owner of the patch with volumes.
 const MANAGER: &str = "training.opendatahub.io/odh";
@@ -24,15 +24,6 @@ const MANAGER: &str = "training.opendatahub.io/odh";
 pub(crate) const LOCAL: &str = "trainingruntime/";
 /// The container that trains, in every runtime.
 const CONTAINER: &str = "node";
-
-/// Builds the job that the request describes.
-///
-/// # Errors
-/// [`Error::Invalid`] with every fault visible in the request itself; the paths are the names of its fields.
-pub fn build(request: &Request) -> Result<TrainJob, Error> {
-    let faults = faults(request);
-    if faults.is_empty() { Ok(assemble(request)) } else { Err(Error::Invalid { faults }) }
-}
 
 pub(super) fn faults(request: &Request) -> Vec<Fault> {
     let workers = nodes(request).unwrap_or(1);
@@ -181,6 +172,11 @@ mod tests {
     use super::*;
     use crate::Kind;
 
+    fn build(request: &Request) -> Result<TrainJob, Vec<Fault>> {
+        let faults = faults(request);
+        if faults.is_empty() { Ok(assemble(request)) } else { Err(faults) }
+    }
+
     fn asked() -> Request {
         Request {
             kind: Kind::TrainJob,
@@ -261,8 +257,8 @@ mod tests {
             ..asked()
         };
         let paths = |asked: &Request| match build(asked) {
-            Err(Error::Invalid { faults }) => faults.into_iter().map(|fault| fault.path).collect::<Vec<_>>(),
-            other => panic!("{other:?}"),
+            Err(faults) => faults.into_iter().map(|fault| fault.path).collect::<Vec<_>>(),
+            Ok(job) => panic!("{job:?}"),
         };
         assert_eq!(paths(&wrong), ["retries", "ttlSeconds", "runtime", "workers"]);
         let command = ["mpirun", "a"].map(str::to_owned).to_vec();

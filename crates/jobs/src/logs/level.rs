@@ -65,6 +65,9 @@ fn named(word: &[u8]) -> Option<Level> {
     }
 }
 
+/// glog's `W0101 00:00:00.123456 1 file.cc:1] text` and TensorFlow's `2026-01-01 00:00:00.123456: W file.cc:1] text`.
+const GLOG: &str =
+    r"^(?:(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: (?P<tf>[IWEF]) )";
 /// The forms of a mark; the group `level` has the word.
 const FORMS: [&str; 7] = [
     // `WARNING:root:text`, `ERROR text`, `INFO 01-01 00:00:00 text`, `INFO - text`
@@ -73,8 +76,7 @@ const FORMS: [&str; 7] = [
     r"^[^\]]{0,80}(?:\][^\[\]]{0,20}){0,3}\[ ?(?P<level>DEBUG|TRACE|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL|debug|trace|info|notice|warning|warn|error|critical|fatal|Debug|Info|Warning|Error) ?\]",
     // `2026-01-01 00:00:00,123 - name - INFO - text`, `2026-01-01T00:00:00Z  WARN name: text`, `00:00:00 | INFO | text`
     r"^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d\S{0,12}[\s|-][^\n]{0,60}?(?P<level>DEBUG|TRACE|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)(?:\s|:|\||\]|$)",
-    // glog's `W0101 00:00:00.123456 1 file.cc:1] text` and TensorFlow's `2026-01-01 00:00:00.123456: W file.cc:1] text`
-    r"^(?:(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: (?P<tf>[IWEF]) )",
+    GLOG,
     // `node-1:12:34 [0] NCCL WARN text`
     r"^\S+:\d+:\d+ \[\d+\] NCCL (?P<level>INFO|WARN|TRACE|ERROR)\b",
     // `time=… level=info msg=…` and `{"level": "info", …}`
@@ -84,31 +86,53 @@ const FORMS: [&str; 7] = [
 ];
 /// Lines that say that something failed, without a word for the level.
 const FAILURES: &str = r"^(?:Traceback \(most recent call last\):|(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)(?:: |:?$)|\[\S+:\d+\] \*\*\* (?:An error occurred|Process received signal)|\*\*\* An error occurred|Segmentation fault|Killed$|thread '.*' panicked at )";
+/// Every line that has one of the other forms, or says that something failed, has one of these words. Most lines have none, and
+/// one search for all of them costs a small part of what all forms cost.
+const WORDS: &str = "(?i)debug|trace|info|notice|warn|error|critical|fatal|panic|exception|interrupt|received signal|segmentation fault|killed";
 
-static MARKS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    FORMS.iter().filter_map(|form| RegexBuilder::new(form).unicode(false).build().ok()).collect()
-});
-static FAILURE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| RegexBuilder::new(FAILURES).unicode(false).build().ok());
+static MARKS: LazyLock<Vec<Regex>> =
+    LazyLock::new(|| FORMS.iter().filter_map(|form| compiled(form)).collect());
+static GLOG_MARK: LazyLock<Option<Regex>> = LazyLock::new(|| compiled(GLOG));
+static FAILURE: LazyLock<Option<Regex>> = LazyLock::new(|| compiled(FAILURES));
+static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| compiled(WORDS));
+
+fn compiled(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern).unicode(false).build().ok()
+}
 
 /// Returns the level that a line is marked with. Tags of ranks must be removed before.
 pub fn level_of(line: &str) -> Option<Level> {
     let colourless = without_colours(line);
     let line = colourless.as_deref().unwrap_or(line).trim_start();
     let end = (0..=MAX_HEADER_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end))?;
-    let header = line.get(..end)?;
-    if FAILURE.as_ref().is_some_and(|failure| failure.is_match(header.as_bytes())) {
+    let header = line.get(..end)?.as_bytes();
+    if !has_word(header) {
+        return GLOG_MARK.as_ref().and_then(|form| marked(form, header));
+    }
+    if FAILURE.as_ref().is_some_and(|failure| failure.is_match(header)) {
         return Some(Level::Error);
     }
-    MARKS.iter().find_map(|form| {
-        let found = form.captures(header.as_bytes())?;
-        let word = ["level", "glog", "tf"].into_iter().find_map(|group| found.name(group))?;
-        named(word.as_bytes())
-    })
+    MARKS.iter().find_map(|form| marked(form, header))
+}
+
+/// Whether a line may have another form than glog's.
+fn has_word(header: &[u8]) -> bool {
+    WORD.as_ref().is_none_or(|word| word.is_match(header))
+}
+
+/// The level of a line that has this form.
+fn marked(form: &Regex, header: &[u8]) -> Option<Level> {
+    // Without a match, nothing is allocated.
+    let found = form.is_match(header).then(|| form.captures(header)).flatten()?;
+    let word = ["level", "glog", "tf"].into_iter().find_map(|group| found.name(group))?;
+    named(word.as_bytes())
 }
 
 /// Removes colours: programs colour the level even where nobody sees it.
 fn without_colours(line: &str) -> Option<String> {
+    if !line.contains('\u{1b}') {
+        return None;
+    }
     let mut rest = line;
     let mut clean = String::new();
     while let Some((before, after)) = rest.split_once("\u{1b}[") {
@@ -211,6 +235,16 @@ mod tests {
         ];
         for line in table {
             assert_eq!(level_of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn ordinary_lines_are_compared_with_no_form_but_one() {
+        for line in ["epoch 3 loss=0.25 acc=0.9", "[Epoch 3] [batch 1/100] loss: 0.3", "{\"step\": 3}", ""] {
+            assert!(!has_word(line.as_bytes()), "{line}");
+        }
+        for line in ["Killed", "a level=WARN", "thread 'main' panicked at a.rs:1", "KeyboardInterrupt"] {
+            assert!(has_word(line.as_bytes()), "{line}");
         }
     }
 

@@ -203,10 +203,11 @@ impl Cut {
         }
         let level = levels.next(rank, &text);
         let (pod, at, also, cursor) = (pod.clone(), *last, Vec::new(), resume.cursor());
-        let item = Item::Line { pod, at, rank, level, text: text.clone(), also, cursor };
+        let read = if held.is_some() || sieve.reads_text() { text.clone() } else { String::new() };
+        let item = Item::Line { pod, at, rank, level, text, also, cursor };
         match held {
-            Some(held) => held.push((text, level, item)),
-            None => sieve.push(&text, level, item, |item| batch.push(Ok(item))),
+            Some(held) => held.push((read, level, item)),
+            None => sieve.push(&read, level, item, |item| batch.push(Ok(item))),
         }
     }
 

@@ -67,6 +67,11 @@ impl<T> Sieve<T> {
         Sieve { wanted, before: VecDeque::new(), after: 0 }
     }
 
+    /// Whether the text of a line decides whether it is wanted.
+    pub fn reads_text(&self) -> bool {
+        self.wanted.grep.is_some() || self.wanted.exclude.is_some()
+    }
+
     /// Takes a line and its level. If it is wanted, `pass` gets its preceding context and then the line.
     pub fn push(&mut self, text: &str, level: Option<Level>, line: T, mut pass: impl FnMut(T)) {
         let found = |pattern: &Option<Regex>| pattern.as_ref().map(|pattern| pattern.is_match(text));

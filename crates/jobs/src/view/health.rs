@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use api::{MPIJobStatus, Phase};
+use plan::MOST_WORKERS;
 use serde::Serialize;
 
 use super::Row;
+use crate::Kind;
 use crate::describe::PodView;
 
 /// kubectl's words for a pod that is on its way.
 const STARTING: [&str; 5] = ["Pending", "ContainerCreating", "PodInitializing", "Running", "SchedulingGated"];
-/// The most Workers that are listed; a job has fewer.
-const MOST_WORKERS: i32 = 10_000;
 
 /// How a pod or a Worker is, in few words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,11 +66,15 @@ fn is_initializing(state: &str) -> bool {
 
 /// Returns every Worker that the job has or should have. Where its pod is gone, the job's own report says what became of it.
 pub fn workers(row: &Row, status: &MPIJobStatus, pods: &[PodView]) -> Vec<WorkerView> {
-    // A TrainJob's Launcher may be one of the nodes.
-    let own = pods.iter().filter(|pod| pod.role != "launcher" || pod.index.is_some()).enumerate();
-    let by_index: BTreeMap<i32, &PodView> = own
-        .map(|(place, pod)| (pod.index.unwrap_or(i32::try_from(place).unwrap_or(i32::MAX)), pod))
-        .collect();
+    // A TrainJob's Launcher may be one of the nodes; what prepares its data is none.
+    let own = pods.iter().filter(|pod| pod.role == "worker" || pod.index.is_some()).enumerate();
+    // Pods of the other kinds have numbers of their roles, of which there are several.
+    let is_numbered = matches!(row.kind, Kind::MpiJob | Kind::TrainJob);
+    let index = |place: usize, pod: &PodView| {
+        let number = pod.index.filter(|_| is_numbered);
+        number.unwrap_or_else(|| i32::try_from(place).unwrap_or(i32::MAX))
+    };
+    let by_index: BTreeMap<i32, &PodView> = own.map(|(place, pod)| (index(place, pod), pod)).collect();
     let beyond = by_index.keys().next_back().map_or(0, |last| last.saturating_add(1));
     let failure = status.failure.as_ref().filter(|_| row.phase == Phase::Failed);
     let worker = |index: i32| {
@@ -170,5 +174,26 @@ mod tests {
             listed("Failed", Some(1), &[]),
             [gone.clone(), of(PodHealth::Failed, "OutOfMemory"), gone]
         );
+        let role = "dataset-initializer".to_owned();
+        let initializer = PodView { role, index: None, ..pod("Completed", false, Some(0), None) };
+        assert_eq!(listed("Running", None, &[initializer]), vec![of(PodHealth::Starting, ""); 3]);
+    }
+
+    #[test]
+    fn pods_of_several_roles_are_listed_each() {
+        let object = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "pi"}, "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1},
+                "Worker": {"replicas": 2}}}}))
+        .unwrap();
+        let of_role = |role: &str, index: i32| PodView {
+            name: format!("pi-{role}-{index}"),
+            role: role.to_owned(),
+            index: Some(index),
+            ..pod("Running", true, None, None)
+        };
+        let pods = [of_role("master", 0), of_role("worker", 0), of_role("worker", 1)];
+        let found = workers(&super::super::row(&object), &super::super::status(&object), &pods);
+        let names: Vec<&str> = found.iter().filter_map(|worker| worker.pod.as_deref()).collect();
+        assert_eq!(names, ["pi-master-0", "pi-worker-0", "pi-worker-1"]);
     }
 }

@@ -1,18 +1,17 @@
 //! How many Workers of a job are in which state.
 //!
-//! Our operator publishes the counts (`status.workers`), and they are used as they are. For other operators, they are
-//! counted from the job's pods if there are any, else from `status.replicaStatuses`. Pure.
+//! In a list, where pods are not known, these are the counts that our operator publishes (`status.workers`), or those of
+//! `status.replicaStatuses` for other operators. Where pods of Workers are known, the Workers are counted as the list of them
+//! shows them ([`super::health`]). Either way, a Worker that the job's failure names has failed, though its pod may run on. Pure.
 
 use std::fmt;
 
-use api::{LABEL_REPLICA_TYPE, MPIJobStatus};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use api::{MPIJobStatus, Phase};
 use kube::api::DynamicObject;
 use serde::Serialize;
 
+use super::health::{PodHealth, WorkerView};
 use crate::Kind;
-use crate::part::role;
 
 /// The number of a job's Workers in each state. As text, `7/8 Running, 1 Pending`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -43,27 +42,46 @@ impl Workers {
     /// Sets the number of Workers that a TrainJob's runtime determines. Its child Job reports only whether all of them
     /// are ready.
     pub(crate) fn set_nodes(&mut self, nodes: i32) {
-        self.running = if self.running > 0 { nodes } else { 0 };
+        self.running = if self.running > 0 { nodes - self.failed } else { 0 };
         self.pending = if self.pending > 0 { nodes - self.running } else { 0 };
         self.of = nodes;
     }
+
+    /// Returns the counts of Workers whose pods are known, as a list of them shows them. `ended` says whether the job has
+    /// ended, `suspended` whether it is to have no Workers.
+    pub(crate) fn recounted(self, workers: &[WorkerView], ended: bool, suspended: bool) -> Workers {
+        let count = |healths: &[PodHealth]| {
+            let found = workers.iter().filter(|worker| healths.contains(&worker.health)).count();
+            i32::try_from(found).unwrap_or(i32::MAX)
+        };
+        let waiting = [PodHealth::Blocked, PodHealth::Waiting, PodHealth::Starting, PodHealth::Gone];
+        let failed = count(&[PodHealth::Failed]);
+        Workers {
+            running: count(&[PodHealth::Running]),
+            pending: if ended || suspended { 0 } else { count(&waiting) },
+            // Of those whose pods the end removed, only the operator knows that they failed.
+            failed: if ended { failed.max(self.failed) } else { failed },
+            of: self.of,
+        }
+    }
 }
 
-/// Returns the counts for a job. `ended` says whether the job has ended, so that missing Workers are not pending, and those that
-/// its end removes do not run.
-pub(super) fn of(
-    kind: Kind,
-    object: &DynamicObject,
-    status: &MPIJobStatus,
-    pods: &[Pod],
-    ended: bool,
-) -> Workers {
-    let counted = counted(kind, object, status, pods);
-    // What the operator counted last may have been removed since, and a suspended job is to have no Workers.
+/// Returns the counts for a job as far as the job itself has them.
+pub(super) fn of(kind: Kind, object: &DynamicObject, status: &MPIJobStatus, phase: Phase) -> Workers {
+    let ended = matches!(phase, Phase::Succeeded | Phase::Failed);
+    let counted = counted(kind, object, status);
+    let failure = status.failure.as_ref().filter(|_| phase == Phase::Failed);
+    let named = i32::from(failure.is_some_and(|failure| failure.worker.is_some()));
+    let failed = counted.failed.max(named);
+    // A Worker that failed does not run.
+    let running = counted.running.min(counted.of - failed).max(0);
     Workers {
-        running: if ended && removes_pods(object) { 0 } else { counted.running },
+        // What the operator counted last may have been removed since.
+        running: if ended && removes_pods(object) { 0 } else { running },
+        // Missing Workers of a job that has ended are not pending, and a suspended one is to have none.
         pending: if ended || kind.suspended(object) { 0 } else { counted.pending },
-        ..counted
+        failed,
+        of: counted.of,
     }
 }
 
@@ -74,48 +92,23 @@ fn removes_pods(object: &DynamicObject) -> bool {
     matches!(policy, Some("Running" | "All"))
 }
 
-fn counted(kind: Kind, object: &DynamicObject, status: &MPIJobStatus, pods: &[Pod]) -> Workers {
+fn counted(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> Workers {
     let of = kind.workers(object);
     if let Some(counts) = &status.workers {
         return Workers { running: counts.running, pending: counts.pending, failed: counts.failed, of };
     }
-    let (running, failed, succeeded) = match pods {
-        [] => {
-            let sum = |count: fn(&api::ReplicaStatus) -> Option<i32>| -> i32 {
-                let roles = kind.working_roles().iter();
-                roles.filter_map(|role| count(status.replica_statuses.get(*role)?)).sum()
-            };
-            (kind.workers_active(object), sum(|role| role.failed), sum(|role| role.succeeded))
-        }
-        pods => in_states(kind, pods),
+    let sum = |count: fn(&api::ReplicaStatus) -> Option<i32>| -> i32 {
+        kind.working_roles().iter().filter_map(|role| count(status.replica_statuses.get(*role)?)).sum()
     };
-    Workers { running, pending: (of - running - failed - succeeded).max(0), failed, of }
-}
-
-/// Counts the Workers among these pods: running and ready, failed, succeeded.
-fn in_states(kind: Kind, pods: &[Pod]) -> (i32, i32, i32) {
-    pods.iter().filter(|pod| is_worker(kind, pod)).fold((0, 0, 0), |(running, failed, succeeded), pod| {
-        match semantics::phase(pod) {
-            "Failed" => (running, failed + 1, succeeded),
-            "Succeeded" => (running, failed, succeeded + 1),
-            "Running" if semantics::is_ready(pod) => (running + 1, failed, succeeded),
-            _ => (running, failed, succeeded),
-        }
-    })
-}
-
-fn is_worker(kind: Kind, pod: &Pod) -> bool {
-    match kind {
-        Kind::MpiJob | Kind::TrainJob => role(pod.labels()) == "worker",
-        // Each of their pods is a rank.
-        Kind::PyTorchJob | Kind::TfJob => pod.labels().contains_key(LABEL_REPLICA_TYPE),
-    }
+    let (running, failed) = (kind.workers_active(object), sum(|role| role.failed));
+    let pending = (of - running - failed - sum(|role| role.succeeded)).max(0);
+    Workers { running, pending, failed, of }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::LABEL_JOB_ROLE;
+    use crate::view::status;
     use serde_json::{Value, json};
 
     fn job(status: Value) -> DynamicObject {
@@ -126,50 +119,67 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(role: &str, phase: &str, ready: &str) -> Pod {
-        serde_json::from_value(json!({"metadata": {"labels": {LABEL_JOB_ROLE: role}},
-            "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}}))
-        .unwrap()
+    fn counts(object: &DynamicObject, phase: Phase) -> String {
+        of(Kind::MpiJob, object, &status(object), phase).to_string()
     }
 
     #[test]
     fn a_job_that_is_suspended_or_has_ended_has_no_workers_that_wait_or_run() {
-        let of = |policy: &str, suspend: bool, ended: bool| {
+        let shown = |policy: &str, suspend: bool, phase: Phase| {
             let mut object = job(json!({"workers": {"running": 2, "pending": 1, "failed": 1, "of": 8}}));
             object.data["spec"]["runPolicy"] = json!({ "cleanPodPolicy": policy, "suspend": suspend });
-            of(Kind::MpiJob, &object, &super::super::status(&object), &[], ended).to_string()
+            counts(&object, phase)
         };
-        assert_eq!(of("Running", false, false), "2/8 Running, 1 Pending, 1 Failed");
-        assert_eq!(of("Running", false, true), "0/8 Running, 1 Failed");
-        assert_eq!(of("None", false, true), "2/8 Running, 1 Failed", "they are left alone");
-        assert_eq!(of("Running", true, false), "2/8 Running, 1 Failed");
-    }
-
-    fn counted(status: Value, pods: &[Pod], ended: bool) -> String {
-        let object = job(status);
-        of(Kind::MpiJob, &object, &super::super::status(&object), pods, ended).to_string()
+        assert_eq!(shown("Running", false, Phase::Running), "2/8 Running, 1 Pending, 1 Failed");
+        assert_eq!(shown("Running", false, Phase::Failed), "0/8 Running, 1 Failed");
+        assert_eq!(shown("None", false, Phase::Failed), "2/8 Running, 1 Failed", "they are left alone");
+        assert_eq!(shown("Running", true, Phase::Pending), "2/8 Running, 1 Failed");
     }
 
     #[test]
-    fn published_counts_are_used_as_they_are() {
-        let status = json!({"workers": {"running": 7, "pending": 1, "failed": 0, "of": 8}, "replicaStatuses": {"Worker": {"active": 2}}});
-        assert_eq!(counted(status.clone(), &[], false), "7/8 Running, 1 Pending");
-        assert_eq!(counted(status, &[pod("worker", "Failed", "False")], false), "7/8 Running, 1 Pending");
-    }
-
-    #[test]
-    fn without_published_counts_pods_are_counted_and_else_replica_statuses() {
+    fn published_counts_come_before_those_of_replica_statuses() {
+        let published = json!({"workers": {"running": 7, "pending": 1, "failed": 0, "of": 8},
+            "replicaStatuses": {"Worker": {"active": 2}}});
+        assert_eq!(counts(&job(published), Phase::Running), "7/8 Running, 1 Pending");
         let upstream =
             json!({"replicaStatuses": {"Worker": {"active": 5, "failed": 1}, "Launcher": {"active": 1}}});
-        assert_eq!(counted(upstream.clone(), &[], false), "5/8 Running, 2 Pending, 1 Failed");
-        assert_eq!(counted(upstream.clone(), &[], true), "5/8 Running, 1 Failed");
-        let pods = [
-            pod("worker", "Running", "True"),
-            pod("worker", "Running", "False"),
-            pod("worker", "Failed", "False"),
-            pod("launcher", "Running", "True"),
-        ];
-        assert_eq!(counted(upstream, &pods, false), "1/8 Running, 6 Pending, 1 Failed");
-        assert_eq!(counted(json!({}), &[], false), "0/8 Running, 8 Pending");
+        assert_eq!(counts(&job(upstream.clone()), Phase::Running), "5/8 Running, 2 Pending, 1 Failed");
+        assert_eq!(counts(&job(upstream), Phase::Failed), "5/8 Running, 1 Failed");
+        assert_eq!(counts(&job(json!({})), Phase::Pending), "0/8 Running, 8 Pending");
+    }
+
+    #[test]
+    fn the_worker_that_a_failure_names_has_failed_though_its_pod_runs_on() {
+        let failed = |running: i32, failed: i32| {
+            counts(
+                &job(json!({"workers": {"running": running, "pending": 0, "failed": failed, "of": 8},
+                    "failure": {"reason": "OutOfMemory", "message": "", "worker": 5}})),
+                Phase::Failed,
+            )
+        };
+        assert_eq!(failed(8, 0), "7/8 Running, 1 Failed");
+        assert_eq!(failed(0, 0), "0/8 Running, 1 Failed");
+        assert_eq!(failed(6, 2), "6/8 Running, 2 Failed", "it is among them");
+        let running = job(json!({"workers": {"running": 8, "pending": 0, "failed": 0, "of": 8},
+            "failure": {"reason": "OutOfMemory", "message": "", "worker": 5}}));
+        assert_eq!(counts(&running, Phase::Running), "8/8 Running", "the failure of a former attempt");
+    }
+
+    #[test]
+    fn workers_whose_pods_are_known_are_counted_as_their_list_shows_them() {
+        use PodHealth::{Blocked, Done, Failed, Gone, Running, Starting, Waiting};
+        let published = Workers { running: 0, pending: 5, failed: 2, of: 8 };
+        let recounted = |healths: &[PodHealth], ended: bool, suspended: bool| {
+            let view = |(index, health): (i32, &PodHealth)| {
+                let (pod, state) = (None, String::new());
+                WorkerView { index, health: *health, pod, state }
+            };
+            let listed: Vec<WorkerView> = (0..).zip(healths).map(view).collect();
+            published.recounted(&listed, ended, suspended).to_string()
+        };
+        let all = [Running, Running, Starting, Blocked, Waiting, Gone, Failed, Done];
+        assert_eq!(recounted(&all, false, false), "2/8 Running, 4 Pending, 1 Failed");
+        assert_eq!(recounted(&[Waiting; 8], false, true), "0/8 Running");
+        assert_eq!(recounted(&all, true, false), "2/8 Running, 2 Failed", "the pod of one was removed");
     }
 }

@@ -7,6 +7,7 @@ use jobs::asked::Request;
 use jobs::availability::{Start, availability};
 use jobs::list::{Selection, get, rows};
 use jobs::{Kind, asked, detail, explanation, preflight, submit};
+use semantics::local_images::ID_OF_THE_MACHINE;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, TEAM};
@@ -106,12 +107,14 @@ async fn an_image_that_was_not_mapped_is_named_with_the_failure() {
         advice
     };
     assert_eq!(advice().await, "put it there");
-    let message =
-        "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
-    let event = json!({ "metadata": { "name": "zz.1", "namespace": TEAM }, "reason": "LocalEnvironment",
-        "message": message, "type": "Normal",
-        "involvedObject": { "kind": "Pod", "name": "zz-worker-0", "namespace": TEAM } });
-    stage.create("v1", "Event", "events", event).await;
+    let image = "team/train:1";
+    let ran = json!({ "name": "main", "image": image, "imageID": ID_OF_THE_MACHINE, "ready": false, "restartCount": 0,
+        "state": { "terminated": { "exitCode": 1 } } });
+    let worker = json!({ "metadata": { "name": "zz-worker-0", "namespace": TEAM,
+            "labels": { api::LABEL_JOB_NAME: "zz", api::LABEL_JOB_ROLE: "worker" } },
+        "spec": { "containers": [{ "name": "main", "image": image }] },
+        "status": { "phase": "Failed", "containerStatuses": [ran] } });
+    stage.create("v1", "Pod", "pods", worker).await;
     let named = advice().await;
     assert!(named.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{named}");
     assert!(named.ends_with("put it there"), "{named}");
@@ -209,7 +212,7 @@ async fn availability_rests_on_nodes_queues_and_reported_progress() {
     stage.create(version, "LocalQueue", "localqueues", queue).await;
     let resources = |field: &str, amount: u64| json!([{ "name": "f", "resources": [{ "name": "nvidia.com/gpu", field: amount }] }]);
     let all = json!({ "metadata": { "name": "all" },
-        "spec": { "resourceGroups": [{ "flavors": resources("nominalQuota", 16) }] },
+        "spec": { "namespaceSelector": {}, "resourceGroups": [{ "flavors": resources("nominalQuota", 16) }] },
         "status": { "flavorsReservation": resources("total", 8) } });
     stage.create(version, "ClusterQueue", "clusterqueues", all).await;
     let mut running = job("running", 1, 8);

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use jobs::{build, submit};
+use jobs::build;
+use jobs::submit::{self, Checked};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -32,12 +33,8 @@ fn cases() -> Vec<Case> {
 }
 
 fn made(spec: &Value) -> Result<Value, Vec<Faulty>> {
-    let (request, mut faults) = build::from_fields(spec).map_err(|fault| faulty(vec![fault]))?;
-    faults.extend(build::faults(&request));
-    if !faults.is_empty() {
-        return Err(faulty(faults));
-    }
-    let draft = submit::of_request(&request);
+    let (request, faults) = build::from_fields(spec).map_err(|fault| faulty(vec![fault]))?;
+    let draft = submit::check_request(&request, faults).and_then(Checked::faultless);
     draft.map(|draft| draft.object).map_err(|error| faulty(error.faults().to_vec()))
 }
 

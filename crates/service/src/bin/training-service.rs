@@ -330,10 +330,13 @@ async fn live(flags: Flags) -> Result<(), Box<dyn Error>> {
     };
     let keep = flags.store.keep(flags.outgoing.outgoing()?)?;
     let service = Service::start(&own, &nobody, settings, &keep, &stop);
-    let serving = service::serve(listener, tls, service, stop.clone());
+    let serving = service::serve(listener, tls, service.clone(), stop.clone());
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         served = serving.as_mut() => return Ok(served?),
+        error = service.store_too_new() => {
+            return Err(format!("{error}: upgrade the training service, or give it another store").into());
+        }
         () = stop_signal() => tracing::info!("stopping: ending streams and requests in progress"),
     }
     stop.cancel();

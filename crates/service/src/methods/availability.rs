@@ -20,6 +20,7 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::count;
 use crate::service::Service;
+use crate::unknown;
 
 /// Checks whether a job could be created and start now.
 pub async fn check_availability(
@@ -102,6 +103,7 @@ pub fn queue_room(queue: availability::QueueRoom) -> QueueRoom {
         cluster_queue: queue.cluster_queue,
         free: queue.free.as_ref().map(resources),
         ahead: count(queue.ahead),
+        unknown: queue.unknown.as_ref().map(|why| unknown::quota("free", why)),
     }
 }
 

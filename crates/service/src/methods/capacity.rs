@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobs::build;
 use jobs::capacity::{self, Ask, CapacityAnswer, When};
+use plan::MOST_WORKERS;
 
 use super::availability::{finding, queue_room, resources, wait};
 use super::cost;
@@ -15,8 +16,7 @@ use crate::problem::Problem;
 use crate::row::count;
 use crate::service::Service;
 
-/// The most Workers, the most GPUs of one, and the most nodes in an answer.
-const MOST_WORKERS: i32 = 10_000;
+/// The most GPUs of a Worker, and the most nodes in an answer.
 const MOST_GPUS: i32 = 1000;
 const MOST_NODES: usize = 100;
 

@@ -23,7 +23,7 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::count;
 use crate::service::Service;
-use crate::unknown::{Unknown, known};
+use crate::unknown::{self, Unknown, known};
 
 /// The most images, and the most bytes of one.
 const MOST_IMAGES: usize = 20;
@@ -121,6 +121,7 @@ fn queue_choices(found: Listed<choices::QueueChoice>) -> QueueChoices {
         stopped: queue.is_stopped,
         pending: queue.pending.map(count),
         free: queue.free.as_ref().map(resources),
+        unknown: queue.unknown.as_ref().map(|why| unknown::quota("free", why)),
     };
     QueueChoices { queues: found.items.into_iter().map(queue).collect(), more: found.more }
 }

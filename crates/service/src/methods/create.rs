@@ -11,10 +11,9 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::advice;
 use super::availability::{self, finding};
 use super::patience::patiently;
-use super::{source, templates};
+use super::{advice, faults, source, templates};
 use crate::access::Right;
 use crate::board::Entry;
 use crate::contract::{self, CheckAvailabilityResponse, CreateJobRequest, CreateJobResponse};
@@ -42,7 +41,12 @@ pub async fn create_job(
     let namespace = &request.namespace;
     let sent = (request.manifest.as_str(), spec, request.template.as_ref());
     // On the heap, as what is large below: each step around would hold a copy.
-    let mut draft = Box::pin(templates::draft(&service, &caller, namespace, sent)).await?;
+    let checked = Box::pin(templates::checked(&service, &caller, namespace, sent)).await?;
+    if request.dry_run && !checked.faults.is_empty() {
+        let faults = Box::pin(faults::all(&service, &caller, checked, &request)).await;
+        return Err(Error::Invalid { faults }.into());
+    }
+    let mut draft = checked.faultless()?;
     let right = Right::on_jobs("create", draft.kind, namespace);
     service.access.require(&caller, right, draft.kind.names()).await?;
     let creation = creation(&caller, &request.idempotency_key, &content);
@@ -58,7 +62,12 @@ pub async fn create_job(
         operation::about(draft.kind.plural(), &job.name_any(), None);
         return Ok(response(&job, warnings, request.dry_run));
     }
-    let (waits, availability) = Box::pin(checked(&service, &caller, &draft, &request)).await?;
+    let (waits, availability) = match Box::pin(met(&service, &caller, &draft, &request)).await {
+        Err(refused) if request.dry_run => {
+            return Err(Box::pin(faults::with_those_of_server(refused, &caller, &draft, namespace)).await);
+        }
+        found => found?,
+    };
     let dry_run = if request.dry_run { DryRun::Server } else { DryRun::No };
     let created = patiently(service.settings.admission, || async {
         let drafts = std::slice::from_ref(&draft);
@@ -70,9 +79,10 @@ pub async fn create_job(
         }
         // Two requests with the same key at the same time.
         (Err(error), Some(creation)) if error.reason() == "AlreadyExists" => {
-            created_before(&caller, &draft, namespace, creation).await?.ok_or(error)?
+            let before = created_before(&caller, &draft, namespace, creation).await?;
+            before.ok_or_else(|| faults::problem(error))?
         }
-        (Err(error), _) => return Err(error.into()),
+        (Err(error), _) => return Err(faults::problem(error)),
     };
     if !request.dry_run {
         service.watches.learn(&job);
@@ -87,7 +97,7 @@ pub async fn create_job(
 }
 
 /// Refuses a job that the cluster would not accept; returns what it would wait for and, in a dry run, when it could start.
-async fn checked(
+async fn met(
     service: &Service,
     caller: &Caller,
     draft: &Draft,

@@ -11,7 +11,7 @@ use crate::identity::Caller;
 use crate::problem::Problem;
 use crate::row::count;
 use crate::service::Service;
-use crate::unknown::known;
+use crate::unknown::{self, known};
 
 /// Returns sums of GPUs.
 pub async fn list_gpus(
@@ -52,6 +52,7 @@ fn queue(queue: &gpus::QueueSum) -> QueueGpus {
     QueueGpus {
         name: queue.name.clone(),
         stopped: queue.is_stopped,
-        sums: queue.gpus.iter().map(sum).collect(),
+        sums: queue.gpus.iter().flatten().map(sum).collect(),
+        unknown: queue.gpus.as_ref().err().map(|why| unknown::quota("sums", why)),
     }
 }

@@ -59,6 +59,7 @@ pub async fn get_job(
         // With advice about an image that is not mapped, which the job itself does not have.
         failure: description.status.failure.or(status.failure).map(failure),
         unread: description.unread,
+        warnings: description.warnings,
         last_lines: description.last_lines,
         steps: steps.into_iter().map(step).collect(),
         waiting: waiting(explanation),

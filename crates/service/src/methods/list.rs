@@ -10,9 +10,10 @@ use jobs::{Kind, pick};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::values;
 use super::visible::Visible;
 use crate::board::{AgeKey, Entry};
-use crate::contract::{Answer, JobRow, ListJobsRequest, ListJobsResponse};
+use crate::contract::{Answer, JobRow, ListJobsRequest, ListJobsResponse, MetricSummary};
 use crate::filter::{Filter, Sent};
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -42,6 +43,8 @@ pub struct Page {
     without: Vec<&'static str>,
     next: String,
     total: Option<i32>,
+    metrics: Vec<MetricSummary>,
+    notes: Vec<String>,
 }
 
 impl Answer<ListJobsResponse> for Page {
@@ -54,7 +57,8 @@ impl Answer<ListJobsResponse> for Page {
             }
         };
         let jobs = self.rows.iter().map(of).collect();
-        ListJobsResponse { jobs, r#continue: self.next, total: self.total }
+        let Self { next, total, metrics, notes, .. } = self;
+        ListJobsResponse { jobs, r#continue: next, total, metrics, notes }
     }
 
     fn json(&self) -> Vec<u8> {
@@ -74,6 +78,10 @@ impl Answer<ListJobsResponse> for Page {
         if let Some(total) = self.total {
             json.extend_from_slice(format!(",\"total\":{total}").as_bytes());
         }
+        json.extend_from_slice(b",\"metrics\":");
+        json.extend(serde_json::to_vec(&self.metrics).unwrap_or_default());
+        json.extend_from_slice(b",\"notes\":");
+        json.extend(serde_json::to_vec(&self.notes).unwrap_or_default());
         json.push(b'}');
         json
     }
@@ -159,7 +167,9 @@ pub async fn list_jobs(
         rows.truncate(limit);
         next = rows.last().map(|last| Cursor::at(last, order, &request.sort)).unwrap_or_default();
     }
-    Ok(Page { rows, without, next, total })
+    let (metrics, notes) =
+        if request.metrics { values::of_rows(&service, &rows).await } else { Default::default() };
+    Ok(Page { rows, without, next, total, metrics, notes })
 }
 
 /// The newest jobs: the board has them in this order.

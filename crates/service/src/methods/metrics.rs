@@ -97,7 +97,7 @@ async fn printed(service: &Service, kind: Kind, uid: &str) -> Result<BTreeMap<St
 }
 
 /// The part whose output is that of the training.
-fn leading(kind: Kind, parts: &BTreeSet<String>) -> BTreeSet<String> {
+pub(super) fn leading(kind: Kind, parts: &BTreeSet<String>) -> BTreeSet<String> {
     kept::parts(kind, &Which::Launcher, parts).unwrap_or_default()
 }
 

@@ -13,6 +13,7 @@ mod capacity;
 mod choices;
 mod cost;
 mod create;
+mod faults;
 mod gpus;
 mod history;
 mod identity;
@@ -36,6 +37,7 @@ mod suspension;
 mod templates;
 mod tenant;
 mod usage;
+mod values;
 mod visible;
 
 pub use self::history::get_history;

@@ -19,7 +19,7 @@ pub async fn create_sign_in(
     if !request.next.is_empty() && !is_path(&request.next) {
         return Err(Problem::invalid("next", "is not a path of the dashboard", "send a path such as /jobs"));
     }
-    let (ticket, expires) = service.sessions.ticket(&caller);
+    let (ticket, expires) = service.sessions.ticket(&caller).await?;
     let mut path = format!("/signin?ticket={ticket}");
     if !request.next.is_empty() {
         path.push_str("&next=");

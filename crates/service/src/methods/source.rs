@@ -1,7 +1,8 @@
-//! What a request wants to be created: a manifest or a specification, read into a draft without faults.
+//! What a request wants to be created: a manifest or a specification, read into a draft with everything that is wrong
+//! with it.
 
 use jobs::build::{self, Request};
-use jobs::submit::{self, Draft};
+use jobs::submit::{self, Checked, Draft};
 use jobs::{Error, Fault};
 use serde_json::{Value, json};
 
@@ -14,23 +15,47 @@ use crate::problem::Problem;
 /// # Errors
 /// 422 with every fault.
 pub async fn draft(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<Draft, Problem> {
-    let (namespace, manifest) = (namespace.to_owned(), manifest.to_owned());
-    body::apart(move || read(&namespace, &manifest, spec)).await
+    Ok(checked(namespace, manifest, spec, Vec::new()).await?.faultless()?)
 }
 
-fn read(namespace: &str, manifest: &str, spec: Option<JobSpec>) -> Result<Draft, Problem> {
-    let mut draft = match (manifest.is_empty(), spec) {
+/// Reads one job in a namespace with its faults. `known` are faults of the specification.
+///
+/// # Errors
+/// 422 if there is not one job, or the specification has a field of another type.
+pub async fn checked(
+    namespace: &str,
+    manifest: &str,
+    spec: Option<JobSpec>,
+    known: Vec<Fault>,
+) -> Result<Checked, Problem> {
+    let (namespace, manifest) = (namespace.to_owned(), manifest.to_owned());
+    body::apart(move || read(&namespace, &manifest, spec, known)).await
+}
+
+fn read(
+    namespace: &str,
+    manifest: &str,
+    spec: Option<JobSpec>,
+    known: Vec<Fault>,
+) -> Result<Checked, Problem> {
+    let Checked { draft, mut faults } = match (manifest.is_empty(), spec) {
         (false, None) => of_manifest(manifest)?,
-        (true, Some(spec)) => of_spec(namespace, spec)?,
+        (true, Some(spec)) => of_spec(namespace, spec, known)?,
         _ => return Err(one_of()),
     };
+    let Some(mut draft) = draft else { return Ok(Checked { draft, faults }) };
     if let Some(other) = draft.namespace().filter(|other| *other != namespace) {
-        let fault = format!("is \"{}\", but the request is for \"{namespace}\"", other.escape_debug());
-        return Err(Problem::invalid("metadata.namespace", fault, "leave it out, or ask for that namespace"));
+        faults.push(Fault {
+            source: String::new(),
+            position: None,
+            path: "metadata.namespace".to_owned(),
+            message: format!("is \"{}\", but the request is for \"{namespace}\"", other.escape_debug()),
+            advice: Some("leave it out, or ask for that namespace".to_owned()),
+        });
     }
     draft.job.metadata.namespace = Some(namespace.to_owned());
     draft.object["metadata"]["namespace"] = json!(namespace);
-    Ok(draft)
+    Ok(Checked { draft: Some(draft), faults })
 }
 
 /// The problem of a request that says in no way, or in several, what it wants.
@@ -42,11 +67,13 @@ pub fn one_of() -> Problem {
     )
 }
 
-fn of_manifest(manifest: &str) -> Result<Draft, Problem> {
-    let mut drafts = submit::read(manifest.as_bytes(), "manifest")?;
-    match (drafts.pop(), drafts.len()) {
-        (Some(draft), 0) if draft.object["metadata"].is_object() => Ok(draft),
-        (Some(_), 0) => Err(Problem::invalid("metadata", "is missing", "name the job")),
+fn of_manifest(manifest: &str) -> Result<Checked, Problem> {
+    let mut found = submit::read_checked(manifest.as_bytes(), "manifest")?;
+    match (found.pop(), found.len()) {
+        (Some(Checked { draft: Some(draft), .. }), 0) if !draft.object["metadata"].is_object() => {
+            Err(Problem::invalid("metadata", "is missing", "name the job"))
+        }
+        (Some(checked), 0) => Ok(checked),
         (_, others) => {
             let fault = format!("holds {} jobs", others + 1);
             Err(Problem::invalid("manifest", fault, "send one job in each request"))
@@ -54,13 +81,10 @@ fn of_manifest(manifest: &str) -> Result<Draft, Problem> {
     }
 }
 
-fn of_spec(namespace: &str, spec: JobSpec) -> Result<Draft, Problem> {
-    let (request, mut faults) = request(spec)?;
-    faults.extend(build::faults(&request));
-    if !faults.is_empty() {
-        return Err(Error::Invalid { faults }.into());
-    }
-    Ok(submit::of_request(&Request { namespace: Some(namespace.to_owned()), ..request })?)
+fn of_spec(namespace: &str, spec: JobSpec, known: Vec<Fault>) -> Result<Checked, Problem> {
+    let (request, faults) = request(spec)?;
+    let request = Request { namespace: Some(namespace.to_owned()), ..request };
+    Ok(submit::check_request(&request, known.into_iter().chain(faults).collect())?)
 }
 
 /// Reads a specification, with what is wrong with its values.

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use jobs::Error;
 use jobs::mistyped::{Mistyped, typed};
 use jobs::runtime;
 use jobs::setting::Setting;
-use jobs::submit::Draft;
+use jobs::submit::{Checked, Draft};
 use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
+use jobs::{Error, Kind};
 use serde_json::Value;
 
 use super::source::{self, yaml};
@@ -75,38 +75,65 @@ pub async fn delete_template(
     Ok(DeleteTemplateResponse { namespace: request.namespace, name: request.name })
 }
 
-/// Reads what is to be created: a manifest, a specification or a template, of which there must be one.
+/// What is sent to be created: a manifest, a specification or a template, of which there must be one.
+pub type Sent<'r> = (&'r str, Option<JobSpec>, Option<&'r FromTemplate>);
+
+/// Reads what is to be created.
+///
+/// # Errors
+/// 422 with every fault.
 pub async fn draft(
     service: &Service,
     caller: &Caller,
     namespace: &str,
-    (manifest, spec, template): (&str, Option<JobSpec>, Option<&FromTemplate>),
+    sent: Sent<'_>,
 ) -> Result<Draft, Problem> {
+    Ok(checked(service, caller, namespace, sent).await?.faultless()?)
+}
+
+/// Reads what is to be created, with its faults.
+///
+/// # Errors
+/// If there is not one job.
+pub async fn checked(
+    service: &Service,
+    caller: &Caller,
+    namespace: &str,
+    (manifest, spec, template): Sent<'_>,
+) -> Result<Checked, Problem> {
     match template {
         Some(template) if manifest.is_empty() && spec.is_none() => {
             let read = self::manifest(caller, namespace, template).await?;
-            source::draft(namespace, &read, None).await
+            source::checked(namespace, &read, None, Vec::new()).await
         }
         Some(_) => Err(source::one_of()),
         None => {
             // Another kind is a fault of the specification, which is reported with all others.
-            let enforced = match spec.as_ref().and_then(|spec| kind(&spec.kind).ok()) {
+            let kind = spec.as_ref().and_then(|spec| kind(&spec.kind).ok());
+            let enforced = match kind {
                 Some(kind) => Box::pin(service.restricts(caller, kind, namespace)).await?,
                 None => false,
             };
             let mut spec = spec.map(|spec| JobSpec { restricted: spec.restricted || enforced, ..spec });
-            if let Some(spec) = spec.as_mut().filter(|spec| spec.mpi.is_empty() && !spec.runtime.is_empty()) {
+            let mut known = Vec::new();
+            let is_train = kind == Some(Kind::TrainJob);
+            if let Some(spec) =
+                spec.as_mut().filter(|spec| is_train && spec.mpi.is_empty() && !spec.runtime.is_empty())
+            {
                 // The runtime starts the ranks, with its own mpirun.
                 let mpi = Box::pin(runtime::implementation(&caller.client, namespace, &spec.runtime));
                 let mpi = match mpi.await {
                     Ok(mpi) => mpi,
-                    Err(error @ Error::Invalid { .. }) => return Err(error.into()),
+                    Err(Error::Invalid { faults }) => {
+                        known = faults;
+                        None
+                    }
                     // Who may not read runtimes may create jobs of them all the same.
                     Err(_) => None,
                 };
                 spec.mpi = mpi.map(|mpi| mpi.name().to_owned()).unwrap_or_default();
             }
-            source::draft(namespace, manifest, spec).await
+            source::checked(namespace, manifest, spec, known).await
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What browsers do: the dashboard's pages, sessions, and requests that come from elsewhere.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
@@ -207,6 +209,48 @@ async fn a_session_ends_with_its_token() {
     };
     let refused = tokio::time::timeout(PATIENCE, ended).await.unwrap();
     assert!(refused.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+}
+
+#[tokio::test]
+async fn a_session_outlives_the_service_and_one_that_was_signed_out_does_not_come_back() {
+    let mut stage = Stage::new().await;
+    stage.job("team-cv", "a").await;
+    let (cookie, csrf) = signed_in(&stage, JANE).await;
+    let (ended, csrf_of_ended) = signed_in(&stage, JANE).await;
+    let made = stage.rest("POST", "/api/v1/signin", VERA, Some(json!({}))).await.json();
+    let leave = [("cookie", ended.as_str()), ("origin", ORIGIN), ("x-csrf-token", csrf_of_ended.as_str())];
+    assert_eq!(post(&stage, "/signout", json!({}), &leave).await.status, 204);
+    let before = get(&stage, "/session", &[("cookie", &cookie)]).await.json();
+    stage.restart().await;
+    let after = get(&stage, "/session", &[("cookie", &cookie)]).await;
+    assert_eq!((after.status, after.json()), (200, before), "the same user, header for changes, and end");
+    let own = [("cookie", cookie.as_str()), ("origin", ORIGIN), ("x-csrf-token", csrf.as_str())];
+    let changed = post(&stage, "/api/v1/namespaces/team-cv/jobs/mpijob/a/suspend", json!({}), &own).await;
+    assert_eq!(changed.status, 200, "an open page goes on: {}", changed.text);
+    assert_eq!(get(&stage, "/session", &[("cookie", &ended)]).await.status, 401);
+    assert_eq!(form(&stage, fields(&made), ORIGIN).await.status, 303, "a one-time address from before");
+    stage.restart().await;
+    assert_eq!(form(&stage, fields(&made), ORIGIN).await.status, 401, "it works once");
+    assert_eq!(get(&stage, "/session", &[("cookie", &ended)]).await.status, 401);
+    assert_eq!(post(&stage, "/signout", json!({}), &own).await.status, 204);
+    assert_eq!(get(&stage, "/session", &[("cookie", &cookie)]).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_session_counts_at_every_replica_and_ends_at_all_of_them() {
+    let mut stage = Stage::with(Settings { recheck: Duration::from_millis(50), ..Settings::default() }).await;
+    let (cookie, csrf) = signed_in(&stage, JANE).await;
+    let cookie = ("cookie", cookie.as_str());
+    let mut stream =
+        stage.open(with(request("GET", "/api/v1/stream", "", None), &[cookie])).await.into_body();
+    assert!(stream.frame().await.unwrap().is_ok());
+    let first = stage.move_to_replica().await;
+    assert_eq!(get(&stage, "/session", &[cookie]).await.json()["user"], "jane");
+    let headers = [cookie, ("origin", ORIGIN), ("x-csrf-token", csrf.as_str())];
+    assert_eq!(post(&stage, "/signout", json!({}), &headers).await.status, 204);
+    tokio::time::timeout(PATIENCE, stream.collect()).await.unwrap().unwrap();
+    stage.move_to(first);
+    assert_eq!(get(&stage, "/session", &[cookie]).await.status, 401);
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn what_a_person_may_not_read_is_unknown_and_not_empty() {
     let stage = Stage::new().await;
     furnish(&stage).await;
     serve_queues(&stage).await;
-    queues(&stage, &[(TEAM, "ours"), (OTHER_TEAM, "theirs")]).await;
+    queues(&stage, &[TEAM], &[(TEAM, "ours"), (OTHER_TEAM, "theirs")]).await;
     // It may create MPIJobs, and nothing else.
     let account = stage.account_token(&[]).await;
     let choices = stage.get(CHOICES, &account).await.json();

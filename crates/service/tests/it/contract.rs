@@ -115,6 +115,13 @@ async fn the_contract_is_served_without_a_token_and_needs_nothing_from_elsewhere
     for method in METHODS {
         assert!(page.text.contains(&format!("id=\"{}\"", method.name)), "{}", method.name);
     }
+    for field in ["JobSpec.workers", "JobPart.restartPolicy", "CreateJobRequest.namespace"] {
+        assert_eq!(page.text.matches(&format!("id=\"{field}\"")).count(), 1, "{field}");
+    }
+    let guide = stage.get("/docs/troubleshooting", "").await;
+    assert_eq!(guide.status, 200);
+    assert!(guide.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    assert!(guide.text.contains("<h2 id=\"outofmemory\">"), "{}", guide.text);
 }
 
 #[tokio::test]

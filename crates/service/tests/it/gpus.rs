@@ -48,12 +48,13 @@ pub async fn serve_queues(stage: &Stage) {
     }
 }
 
-/// Creates a ClusterQueue of 16 GPUs, six of which are reserved, and a LocalQueue of it in each of these namespaces.
-pub async fn queues(stage: &Stage, local: &[(&str, &str)]) {
+/// Creates a ClusterQueue of 16 GPUs, six of which are reserved, for the namespaces that it selects, and these LocalQueues of it.
+pub async fn queues(stage: &Stage, selected: &[&str], local: &[(&str, &str)]) {
+    let name = json!({ "key": "kubernetes.io/metadata.name", "operator": "In", "values": selected });
     let flavors = |field: &str, amount: u32| json!([{ "name": "f", "resources": [{ "name": "nvidia.com/gpu", field: amount }] }]);
     let mut all = DynamicObject::new("everything", &resource("ClusterQueue"));
-    all.data = json!({ "spec": { "resourceGroups": [{ "coveredResources": ["nvidia.com/gpu"],
-            "flavors": flavors("nominalQuota", 16) }] },
+    all.data = json!({ "spec": { "namespaceSelector": { "matchExpressions": [name] },
+            "resourceGroups": [{ "coveredResources": ["nvidia.com/gpu"], "flavors": flavors("nominalQuota", 16) }] },
         "status": { "flavorsReservation": flavors("total", 6) } });
     let cluster: Api<DynamicObject> = Api::all_with(stage.admin.clone(), &resource("ClusterQueue"));
     cluster.create(&PostParams::default(), &all).await.unwrap();
@@ -76,7 +77,7 @@ pub fn reasons(response: &Value) -> Vec<(&str, &str)> {
 async fn a_person_who_may_create_jobs_but_not_list_nodes_sees_sums_without_names() {
     let stage = Stage::new().await;
     serve_queues(&stage).await;
-    queues(&stage, &[(TEAM, "ours"), (OTHER_TEAM, "theirs")]).await;
+    queues(&stage, &[TEAM], &[(TEAM, "ours"), (OTHER_TEAM, "theirs")]).await;
     node(&stage, "machine-a", "8").await;
     node(&stage, "machine-b", "8").await;
     holder(&stage, "machine-a", "5").await;
@@ -97,6 +98,28 @@ async fn a_person_who_may_create_jobs_but_not_list_nodes_sees_sums_without_names
     let request = ListGpusRequest { namespace: TEAM.to_owned() };
     let over_grpc = stage.grpc().await.list_gpus(call(JANE, request)).await.unwrap().into_inner();
     assert_eq!(serde_json::to_value(over_grpc).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn the_quota_of_a_cluster_queue_that_does_not_select_the_namespace_is_unknown() {
+    let stage = Stage::new().await;
+    serve_queues(&stage).await;
+    queues(&stage, &[OTHER_TEAM], &[(TEAM, "ours")]).await;
+    let message = format!("ClusterQueue everything does not select namespace {TEAM}");
+    let unknown = |part: &str| json!({ "part": part, "reason": "NotSelected", "message": message });
+    let sums = stage.get(GPUS, JANE).await.json();
+    let queue = json!({ "name": "ours", "stopped": true, "sums": [], "unknown": unknown("sums") });
+    assert_eq!(sums["queues"]["queues"], json!([queue]), "{sums:#}");
+    let choices = stage.get(&format!("/api/v1/namespaces/{TEAM}/choices"), ADMIN).await.json();
+    let queue =
+        json!({ "name": "ours", "clusterQueue": "everything", "stopped": true, "unknown": unknown("free") });
+    assert_eq!(choices["queues"]["queues"], json!([queue]), "{choices:#}");
+    let path = format!("/api/v1/capacity?workers=1&gpus=1&namespace={TEAM}&queue=ours");
+    let capacity = stage.get(&path, ADMIN).await.json();
+    let queue = &capacity["queue"];
+    assert_eq!((queue.get("free"), &queue["unknown"]), (None, &unknown("free")), "{capacity:#}");
+    assert_eq!(capacity.get("workersInQueue"), None, "{capacity:#}");
+    assert!(capacity["findings"].to_string().contains(&message), "{capacity:#}");
 }
 
 #[tokio::test]

@@ -1,8 +1,12 @@
 //! Hostile and broken input: every answer says what is wrong, none is a server error.
 
+use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
@@ -12,6 +16,7 @@ use service::{METHODS, Settings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
+use crate::line::Trouble;
 use crate::stage::{ADMIN, Channel, JANE, PATIENCE, Stage, VERA, request, rest_of};
 
 const JOBS: &str = "/api/v1/namespaces/team-cv/jobs";
@@ -391,6 +396,43 @@ async fn a_strangers_call_over_grpc_is_refused_before_its_message_is_read() {
     let reply = tokio::time::timeout(PATIENCE / 3, tower::Service::call(channel, request)).await;
     let reply = reply.unwrap().unwrap();
     assert_eq!(reply.headers()["grpc-status"], "16", "{:?}", reply.headers());
+}
+
+/// A request with a token that nobody has.
+async fn guess(channel: Channel, origin: String, token: String) -> u16 {
+    let request = Request::get(format!("{origin}api/v1/me"))
+        .header("authorization", format!("Bearer {token}"))
+        .body(tonic::body::Body::new(Full::new(Bytes::new())))
+        .unwrap();
+    tower::ServiceExt::oneshot(channel, request).await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn guesses_of_strangers_do_not_keep_the_tokens_of_others_from_being_checked() {
+    let stage = Stage::new().await;
+    stage.trouble(Trouble::Late);
+    // Each of four addresses sends four tokens more than the 256 that may wait, and together they take all 1024 places.
+    let mut guesses = FuturesUnordered::new();
+    for connection in 0..16 {
+        let source = Ipv4Addr::new(127, 0, 0, 2 + connection % 4);
+        let channel = stage.channel_from(source).await;
+        for number in 0..65 {
+            let token = format!("guess-{connection}-{number}");
+            guesses.push(guess(channel.clone(), stage.origin().to_string(), token));
+        }
+    }
+    for _ in 0..16 {
+        let refused = tokio::time::timeout(PATIENCE, guesses.next()).await.unwrap();
+        assert_eq!(refused, Some(429));
+    }
+    let mut asked = pin!(stage.get("/api/v1/me", JANE));
+    tokio::select! {
+        reply = &mut asked => panic!("answered without a check: {} {}", reply.status, reply.text),
+        displaced = tokio::time::timeout(PATIENCE, guesses.next()) => assert_eq!(displaced.unwrap(), Some(429)),
+    }
+    stage.trouble(Trouble::None);
+    let reply = asked.await;
+    assert_eq!(reply.status, 200, "{}", reply.text);
 }
 
 #[tokio::test]

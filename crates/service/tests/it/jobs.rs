@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{Event, Namespace};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -261,13 +261,7 @@ async fn a_failed_job_says_why() {
     let states: Vec<&Value> = shown["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
     assert_eq!(states, ["Done", "Failed", "Skipped", "Skipped", "Skipped"], "no Worker ever had a node");
     assert_eq!(stage.get(&format!("{JOBS}/mpijob/a/events"), JANE).await.json()["events"], json!([]));
-    let message =
-        "No image was pulled: \"team/train:1\" is not mapped, so the machine's own file system is used";
-    let event: Event = serde_json::from_value(json!({ "metadata": { "name": "a.1", "namespace": TEAM },
-        "reason": "LocalEnvironment", "message": message, "type": "Normal",
-        "involvedObject": { "kind": "Pod", "name": "a-worker-0", "namespace": TEAM } }))
-    .unwrap();
-    Api::<Event>::namespaced(stage.admin.clone(), TEAM).create(&PostParams::default(), &event).await.unwrap();
+    stage.unmapped_pod(TEAM, "a", "a-worker-0", "team/train:1").await;
     let failure =
         json!({ "reason": "ExecutableNotFound", "message": "no train", "suggestion": "put it there" });
     let status = json!({ "phase": "Failed", "phaseReason": "ExecutableNotFound", "failure": failure });
@@ -275,6 +269,19 @@ async fn a_failed_job_says_why() {
     let shown = stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.json();
     let advice = shown["failure"]["suggestion"].as_str().unwrap();
     assert!(advice.starts_with("First look at the image: \"team/train:1\" is not mapped"), "{advice}");
+}
+
+#[tokio::test]
+async fn a_job_that_succeeds_with_the_machines_own_programs_says_so() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "a").await;
+    stage.status(TEAM, "a", json!({ "phase": "Succeeded" })).await;
+    let warnings = async || stage.get(&format!("{JOBS}/mpijob/a"), JANE).await.json()["warnings"].clone();
+    assert_eq!(warnings().await, json!([]));
+    stage.unmapped_pod(TEAM, "a", "a-worker-0", "team/train:1").await;
+    let said = warnings().await;
+    let said = said[0].as_str().unwrap_or_default();
+    assert!(said.starts_with("The image \"team/train:1\" is not mapped to a local environment"), "{said}");
 }
 
 #[tokio::test]
@@ -465,6 +472,59 @@ async fn a_dry_run_refuses_what_creation_refuses() {
     assert_eq!(dry.json()["waits"], made.json()["waits"]);
     assert_eq!((&available["findings"], &available["start"]), (&made.json()["waits"], &json!("Unknown")));
     assert_eq!(made.json()["waits"][0]["reason"], "MissingReference");
+}
+
+/// The fields that a dry run finds something wrong with, and what.
+async fn faults(stage: &Stage, body: Value) -> Vec<(String, String)> {
+    let dry = stage.rest("POST", &format!("{JOBS}?dryRun=true"), ADMIN, Some(body)).await;
+    assert_eq!(dry.status, 422, "{}", dry.text);
+    let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+    let found = dry.json()["fields"].as_array().cloned().unwrap();
+    found.iter().map(|one| (text(&one["path"]), text(&one["fault"]))).collect()
+}
+
+fn paths(found: &[(String, String)]) -> Vec<&str> {
+    found.iter().map(|(path, _)| path.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_dry_run_reports_what_the_service_and_the_cluster_would_refuse_at_once() {
+    let stage = Stage::new().await;
+    stage.job(TEAM, "taken").await;
+    let with = |name: &str, change: Value| {
+        let mut asked = spec(name);
+        asked.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        json!({ "spec": asked })
+    };
+    let stall = "metadata.annotations[training.opendatahub.io/stall-timeout]";
+    let wrong = json!({ "cpu": "many", "failures": { "stallTimeout": "soon" } });
+    let found = faults(&stage, with("taken", wrong.clone())).await;
+    assert_eq!(paths(&found), ["cpu", stall, "metadata.name"], "{found:?}");
+    assert!(found[2].1.contains("already exists"), "{found:?}");
+
+    let namespaces: Api<Namespace> = Api::all(stage.admin.clone());
+    let full = json!({ "metadata": { "annotations": { api::ANNOTATION_MAX_CONCURRENT_JOBS: "1" } } });
+    namespaces.patch(TEAM, &PatchParams::default(), &Patch::Merge(full)).await.unwrap();
+    let found = faults(&stage, with("No_Name", json!({ "command": [] }))).await;
+    assert_eq!(paths(&found), ["command", "metadata.name", ""], "{found:?}");
+    assert!(found[2].1.contains("1/1 jobs running"), "{found:?}");
+    let found = faults(&stage, with("free", wrong)).await;
+    assert_eq!(paths(&found), ["cpu", stall], "without its CPUs, the job would be judged by other amounts");
+    let taken = Some(with("taken", json!({})));
+    let full = stage.rest("POST", &format!("{JOBS}?dryRun=true"), ADMIN, taken).await;
+    let problem = full.json();
+    assert_eq!((full.status, &problem["code"]), (403, &json!("QuotaExceeded")), "{problem:#}");
+    let places = [&problem["fields"][0]["path"], &problem["fields"][1]["path"]];
+    assert_eq!(places, [&Value::Null, &json!("metadata.name")], "{problem:#}");
+
+    let mut written = job("taken");
+    written["spec"]["slotPerWorker"] = json!(2);
+    let found = faults(&stage, json!({ "manifest": written.to_string() })).await;
+    assert_eq!(paths(&found), ["spec.slotPerWorker", "metadata.name"], "{found:?}");
+    let created = with("No_Name", json!({ "command": [] }));
+    let refused = stage.rest("POST", JOBS, ADMIN, Some(created)).await;
+    let fields = refused.json()["fields"].as_array().map(Vec::len);
+    assert_eq!((refused.status, fields), (422, Some(2)), "only a dry run asks about a job with faults");
 }
 
 #[tokio::test]

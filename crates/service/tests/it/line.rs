@@ -24,6 +24,8 @@ pub enum Trouble {
     Away,
     /// It answers nothing.
     Silent,
+    /// It answers when this is over.
+    Late,
     /// It answers 429.
     Busy,
     /// It has forgotten what its watches would begin with: those that run end, and none begins.
@@ -61,13 +63,17 @@ impl tower::Service<Request<Body>> for Line {
 async fn answer(
     client: Client,
     request: Request<Body>,
-    trouble: Receiver<Trouble>,
+    mut trouble: Receiver<Trouble>,
 ) -> Result<Response<Parts>, tower::BoxError> {
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
     let now = *trouble.borrow();
     match now {
         Trouble::Away => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
         Trouble::Silent => std::future::pending().await,
+        Trouble::Late => {
+            trouble.wait_for(|trouble| *trouble != Trouble::Late).await.map(drop)?;
+            Ok(client.send(request).await?.map(parts))
+        }
         Trouble::Busy => {
             let busy = status(429, "TooManyRequests", "too many requests");
             let response = Response::builder().status(429).header("retry-after", "1");

@@ -54,13 +54,13 @@ async fn the_launchers_lines_are_read_and_searched() {
 async fn lines_that_the_node_removed_are_missing_in_the_answer() {
     let stage = stage_with_output().await;
     stage.output(vec![
-        ("a-launcher-x".to_owned(), 1, "odh-node: up to 61 MB are missing here".to_owned()),
+        ("a-launcher-x".to_owned(), 1, "odh-node: up to 60 MiB of output were removed here".to_owned()),
         ("a-launcher-x".to_owned(), 2, "the rest".to_owned()),
     ]);
     let reply = stage.get(LOGS, JANE).await;
     let items: Vec<Value> = reply.text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let told: Vec<_> = items.iter().map(|item| (&item["type"], &item["text"])).collect();
-    let missing = (json!("missing"), json!("up to 61 MB are missing here"));
+    let missing = (json!("missing"), json!("up to 60 MiB of output were removed here"));
     let rest = (json!("line"), json!("the rest"));
     assert_eq!(told, [(&missing.0, &missing.1), (&rest.0, &rest.1)], "{}", reply.text);
 }

@@ -23,6 +23,7 @@ mod line;
 mod lists;
 mod logs;
 mod metrics;
+mod newer;
 mod notifying;
 mod overview;
 #[expect(dead_code, reason = "the tests of `history` use more of it")]

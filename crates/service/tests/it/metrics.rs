@@ -203,6 +203,39 @@ async fn numbers_that_are_reported_and_printed_under_one_name_are_one_curve() {
 }
 
 #[tokio::test]
+async fn a_list_has_the_known_values_of_its_jobs_metrics_without_reading_their_output() {
+    let mut stage = Stage::new().await;
+    for name in ["a", "b", "silent"] {
+        stage.job(TEAM, name).await;
+    }
+    let line = |second: i64, text: &str| ("a-launcher-x".to_owned(), second, text.to_owned());
+    stage.output(vec![line(1, "loss=0.75"), line(2, "loss=0.25"), line(3, "loss=nan"), line(4, "loss=0.5")]);
+    stage.pod(TEAM, "a", "launcher", "a-launcher-x").await;
+    let of_b = METRICS.replace("/a/", "/b/");
+    for (place, accuracy) in [(1, "0.5"), (2, "0.875"), (3, "0.625")] {
+        let reported = json!({ "progressPercentage": 10, "trainMetrics": { "accuracy": accuracy },
+            "lastUpdatedTime": format!("2026-01-01T00:0{place}:00Z") });
+        stage.annotate(TEAM, "b", ANNOTATION_TRAINER_STATUS, &reported.to_string()).await;
+        until(&stage, &of_b, |metrics| points(metrics, "accuracy").len() == place).await;
+    }
+    let list = "/api/v1/jobs?namespace=team-cv&sort=name&metrics=true";
+    let has_both = |list: &Value| list["metrics"].as_array().is_some_and(|all| all.len() == 2);
+    let seen = until(&stage, list, |list| has_both(list) && list["metrics"][0]["last"] == json!(0.5)).await;
+    let uid = |place: usize| seen["jobs"][place]["uid"].clone();
+    let printed = json!({ "uid": uid(0), "name": "loss", "last": 0.5, "lowest": 0.25, "highest": 0.75, "notFinite": 1 });
+    let reported = json!({ "uid": uid(1), "name": "accuracy", "last": 0.625, "lowest": 0.5, "highest": 0.875, "notFinite": 0 });
+    assert_eq!((&seen["metrics"], &seen["notes"]), (&json!([printed, reported]), &json!([])));
+    assert_eq!(stage.get("/api/v1/jobs?namespace=team-cv", JANE).await.json()["metrics"], json!([]));
+    assert_eq!(stage.get("/api/v1/jobs?metrics=true", JOE).await.json()["metrics"], json!([]));
+    // What was reported before the service saw the job may have been better.
+    stage.output(Vec::new());
+    stage.restart().await;
+    let reported = json!({ "uid": uid(1), "name": "accuracy", "last": 0.625, "notFinite": 0 });
+    let again = until(&stage, list, has_both).await;
+    assert_eq!(again["metrics"], json!([printed, reported]));
+}
+
+#[tokio::test]
 async fn printed_numbers_survive_their_pod_and_the_service_without_doubles_or_gaps() {
     let mut stage = Stage::new().await;
     stage.job(TEAM, "a").await;

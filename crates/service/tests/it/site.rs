@@ -47,8 +47,8 @@ impl Site {
         Self { cluster, roots: client_config(&key.cert.pem(), None), folder, token }
     }
 
-    /// Starts the program with variables of the environment; returns it and where it serves.
-    pub async fn start(&self, place: &Place, environment: &[(&str, &str)]) -> (Child, SocketAddr) {
+    /// Returns the program with its arguments, and with variables of the environment.
+    pub fn command(&self, place: &Place, environment: &[(&str, &str)]) -> Command {
         let file = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_training-service"));
         command.args(["--listen", "127.0.0.1:0", "--requests-per-second", "10000", "--burst", "10000"]);
@@ -59,7 +59,13 @@ impl Site {
             Location::File(path) => command.arg("--store-directory").arg(path.parent().unwrap()),
             Location::Postgres(url) => command.env(service::STORE_URL, url),
         };
-        let mut child = command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        command.stderr(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+
+    /// Starts the program with variables of the environment; returns it and where it serves.
+    pub async fn start(&self, place: &Place, environment: &[(&str, &str)]) -> (Child, SocketAddr) {
+        let mut child = self.command(place, environment).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = loop {
             let line = lines.next_line().await.unwrap().unwrap();

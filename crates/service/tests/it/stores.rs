@@ -11,8 +11,8 @@ use crate::place;
 /// Set to `postgres` to keep everything of a stage in PostgreSQL.
 const STORE: &str = "ODH_TEST_STORE";
 /// Modules whose tests run with both, or need no store.
-const WITH_BOTH: [&str; 7] =
-    ["auditing::", "contract::", "install::", "keeping::", "kills::", "notifying::", "traces::"];
+const WITH_BOTH: [&str; 8] =
+    ["auditing::", "contract::", "install::", "keeping::", "kills::", "newer::", "notifying::", "traces::"];
 
 /// Where a stage keeps everything: in this folder, or in a database of its own.
 pub async fn keep(folder: &Path) -> Keep {

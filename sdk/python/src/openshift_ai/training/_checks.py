@@ -47,15 +47,14 @@ def starts_ranks(command: list[str]) -> bool:
 
 
 def faults(spec: MPIJobSpec) -> list[FieldFault]:
-    """Everything that is wrong with a specification as far as it can be seen here.
+    """Everything that is wrong with a specification, and with the job that it makes, as far as it can be seen here.
 
-    As the service does, it looks at the job that the specification makes only if it makes one. What other kinds than an MPIJob
-    may have, the service says.
+    What other kinds than an MPIJob may have, the service says.
     """
     if spec.kind != "mpijob":
         return []
-    found = [*_fields(spec), *_amounts(spec), *_pods(spec), *_code(spec)]
-    return found or [*_name(spec), *annotation_faults(job_annotations(spec)), *_limits(spec)]
+    of_fields = [*_fields(spec), *_amounts(spec), *_pods(spec), *_code(spec)]
+    return [*of_fields, *_name(spec), *annotation_faults(job_annotations(spec)), *_limits(spec)]
 
 
 def _fields(spec: MPIJobSpec) -> Iterator[FieldFault]:
@@ -150,7 +149,9 @@ def _name(spec: MPIJobSpec) -> Iterator[FieldFault]:
     if not name:
         yield FieldFault(path, "is missing", "give the job a name")
         return
-    suffix = f"-worker-{spec.worker_spec.replicas - 1}"
+    # As the service does, where the number itself is a fault.
+    workers = spec.worker_spec.replicas if 1 <= spec.worker_spec.replicas <= _MOST_WORKERS else 1
+    suffix = f"-worker-{workers - 1}"
     length = len((name + suffix).encode())
     if length > _LONGEST_NAME:
         fault = f"{quoted(name)} results in the host name {quoted(name + suffix)} with {length} characters; at most"

@@ -17,7 +17,7 @@ from ._errors import FieldFault, field_error
 #: The most files of a folder.
 MOST_FILES = 2_000
 #: Folders that hold nothing that a job needs.
-_LEFT_OUT = frozenset(
+LEFT_OUT = frozenset(
     {"__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"}
 )
 #: Files and folders that usually hold secrets. They are shipped only if they are named themselves.
@@ -100,7 +100,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _is_left_out(name: str) -> bool:
-    return name in _LEFT_OUT or any(fnmatch(name, pattern) for pattern in SECRETS)
+    return name in LEFT_OUT or any(fnmatch(name, pattern) for pattern in SECRETS)
 
 
 def _link(folder: Path, path: Path) -> Link:

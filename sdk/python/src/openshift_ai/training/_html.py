@@ -84,8 +84,9 @@ def progress(job: JobRow) -> str:
 
 
 def details(job: Job) -> str:
-    """A job with its pods, and why it failed."""
+    """A job with its pods, why it failed, and what may be wrong with it all the same."""
     text = job_table([job.row] if job.row else [])
+    text += "".join(f'<p style="font-family:sans-serif">{escape(warning)}</p>' for warning in job.warnings)
     if job.failure:
         lines = "".join(f"<li><code>{escape(line)}</code></li>" for line in job.failure.evidence)
         text += (

@@ -479,6 +479,22 @@ class Resources(Message):
     """Memory, as a quantity."""
 
 
+class UnknownPart(Message):
+    """A part of a response that is unknown."""
+
+    message: str = ""
+    """The reason in words."""
+
+    part: str = ""
+    """The field that is not set."""
+
+    reason: str = ""
+    """Why. `NotAllowed`: the caller may not read it. `Late`: it was not read in time. `Unreadable`: it could
+    not be read completely. `TurnedOff`: an administrator turned it off. `NotSelected`: the ClusterQueue
+    does not select the namespace, so that Kueue admits nothing from there.
+    """
+
+
 class QueueRoom(Message):
     """The room in a queue."""
 
@@ -489,10 +505,15 @@ class QueueRoom(Message):
     """Its ClusterQueue."""
 
     free: Resources | None = None
-    """What the ClusterQueue's own quota has free, if the caller may read it."""
+    """What the ClusterQueue's own quota has free, if the caller may read it and the ClusterQueue selects the
+    namespace.
+    """
 
     name: str = ""
     """The LocalQueue."""
+
+    unknown: UnknownPart | None = None
+    """Why `free` is unknown although the caller may read ClusterQueues."""
 
 
 class WaitBasis(Message):
@@ -1325,6 +1346,11 @@ class Job(Message):
     waiting: Waiting | None = None
     """What it waits for, if it has not ended and does not simply run."""
 
+    warnings: list[str] = []
+    """What may be wrong with it although it runs or succeeded, one sentence each: an image that the embedded
+    cluster does not know, in whose place the machine's own programs run.
+    """
+
     worker_list: list[JobWorker] = []
     """Every Worker that it has or should have, by index, whether it has a pod or not."""
 
@@ -1765,7 +1791,9 @@ class QueueChoice(Message):
     """Its ClusterQueue."""
 
     free: Resources | None = None
-    """What the ClusterQueue's own quota has free, if the caller may read ClusterQueues."""
+    """What the ClusterQueue's own quota has free, if the caller may read ClusterQueues and it selects the
+    namespace.
+    """
 
     name: str = ""
     """The name."""
@@ -1775,6 +1803,9 @@ class QueueChoice(Message):
 
     stopped: bool = False
     """Whether it is stopped or not active, so that it admits nothing."""
+
+    unknown: UnknownPart | None = None
+    """Why `free` is unknown although the caller may read ClusterQueues."""
 
 
 class QueueChoices(Message):
@@ -1837,21 +1868,6 @@ class SecretChoices(Message):
 
     secrets: list[SecretChoice] = []
     """The Secrets."""
-
-
-class UnknownPart(Message):
-    """A part of a response that is unknown."""
-
-    message: str = ""
-    """The reason in words."""
-
-    part: str = ""
-    """The field that is not set."""
-
-    reason: str = ""
-    """Why. `NotAllowed`: the caller may not read it. `Late`: it was not read in time. `Unreadable`: it could
-    not be read completely. `TurnedOff`: an administrator turned it off.
-    """
 
 
 class ListChoicesResponse(Message):
@@ -1927,12 +1943,17 @@ class QueueGpus(Message):
     """The name."""
 
     stopped: bool = False
-    """Whether it admits nothing: it or its ClusterQueue is stopped, or there is no such ClusterQueue."""
+    """Whether it admits nothing: it or its ClusterQueue is stopped, there is no such ClusterQueue, or that
+    does not select the namespace.
+    """
 
     sums: list[QuotaSum] = []
     """The GPUs, by resource. Resources that the quota does not name are left out: no job gets them in this
-    queue.
+    queue. Empty if `unknown` is set.
     """
+
+    unknown: UnknownPart | None = None
+    """Why `sums` is unknown."""
 
 
 class QuotaGpus(Message):
@@ -1958,6 +1979,30 @@ class ListGpusResponse(Message):
     """What is unknown, and why."""
 
 
+class MetricSummary(Message):
+    """What is known of a metric of a job: of the numbers that its program printed, or else of those that it
+    reported. A value that is not given is unknown.
+    """
+
+    highest: float | None = None
+    """The highest value."""
+
+    last: float | None = None
+    """The last value."""
+
+    lowest: float | None = None
+    """The lowest value."""
+
+    name: str = ""
+    """The metric's name."""
+
+    not_finite: int = 0
+    """How many values are NaN or infinite: they are none of these."""
+
+    uid: str = ""
+    """The Kubernetes UID of the job."""
+
+
 class ListJobsResponse(Message):
     """A page of jobs."""
 
@@ -1967,6 +2012,14 @@ class ListJobsResponse(Message):
     jobs: list[JobRow] = []
     """The jobs."""
 
+    metrics: list[MetricSummary] = []
+    """What is known of the metrics of these jobs' training, by job and name, if it was asked for. A metric of
+    which nothing is known is missing.
+    """
+
+    notes: list[str] = []
+    """Which metrics are missing, and why."""
+
     total: int | None = None
     """The number of jobs that match, if it was asked for."""
 
@@ -1974,11 +2027,11 @@ class ListJobsResponse(Message):
 class NamespaceSummary(Message):
     """A namespace as a caller sees it."""
 
-    jobs: int = 0
-    """The number of jobs of these kinds."""
+    jobs: int | None = None
+    """The number of jobs of these kinds; not set where the request is about their creation."""
 
     kinds: list[str] = []
-    """The kinds of jobs that the caller may list there."""
+    """The kinds of jobs that the caller may list, or create, there."""
 
     name: str = ""
     """The name."""
@@ -1991,7 +2044,8 @@ class ListNamespacesResponse(Message):
     """The namespaces."""
 
     partial: bool = False
-    """Whether the cluster does not let the caller list namespaces: then those without jobs are missing.
+    """Whether namespaces without jobs may be missing: there are more than could be checked one by one, or they
+    could not be read.
     """
 
 
@@ -2481,6 +2535,7 @@ LIST_JOBS = Method(
             "kind",
             "labels",
             "limit",
+            "metrics",
             "names",
             "namespace",
             "owner",
@@ -2496,8 +2551,8 @@ LIST_JOBS = Method(
 """Lists jobs."""
 GET_IDENTITY = Method("GET", "/api/v1/me", query=frozenset({"kind", "namespace"}))
 """Returns who the caller is, and what the caller may do with jobs in a namespace."""
-LIST_NAMESPACES = Method("GET", "/api/v1/namespaces", query=frozenset({"kind"}))
-"""Lists the namespaces in which the caller may list jobs of a kind, by name."""
+LIST_NAMESPACES = Method("GET", "/api/v1/namespaces", query=frozenset({"kind", "verb"}))
+"""Lists the namespaces in which the caller may list, or create, jobs of a kind, by name."""
 CHECK_AVAILABILITY = Method("POST", "/api/v1/namespaces/{namespace}/availability")
 """Checks whether a job could be created and start now."""
 BATCH_JOBS = Method("POST", "/api/v1/namespaces/{namespace}/batch", query=frozenset({"dryRun"}))

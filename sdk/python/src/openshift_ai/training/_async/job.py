@@ -169,14 +169,27 @@ class AsyncMPIJob:
     async def _watch_aloud(
         self, timeout: float | timedelta | None, on_note: Callable[[str], runtime.MaybeAwaitable] | None
     ) -> AsyncGenerator[JobStatus, None]:
-        """As `watch`, and says what the job waits for."""
+        """As `watch`, and says what the job waits for and, once it runs, what may be wrong with it all the same."""
         waits = _notes.Waits()
         say = on_note or _notes.log
+        is_warned = False
         async with aclosing(self.watch(timeout)) as seen:
             async for status in seen:
                 if note := waits.news(status):
                     await runtime.settled(say(note))
+                if not is_warned and status.phase in ("Running", "Succeeded"):
+                    is_warned = True
+                    for warning in await self._doubts():
+                        await runtime.settled(say(f"{self.name}: {warning}"))
                 yield status
+
+    async def _doubts(self) -> list[str]:
+        """What may be wrong with the job although it runs or succeeded; nothing if it cannot be read."""
+        try:
+            answer = await self._client.transport.call(models.GET_JOB, self.path)
+        except TrainingError:
+            return []
+        return statuses.JobDetails.model_validate(answer).warnings
 
     async def _refresh_or_cancelled(self) -> JobStatus:
         before = self.uid
@@ -212,6 +225,7 @@ class AsyncMPIJob:
     ) -> JobStatus:
         """Waits until the job has ended. `on_note` is called with what it waits for, once for each cause; else that is logged.
 
+        So is what may be wrong with the job although it runs, such as an image that the local cluster does not know.
         Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is cancelled or deleted,
         and `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
         """
@@ -567,7 +581,10 @@ class AsyncMPIJob:
         return await self._changed(models.RESUME_JOB)
 
     async def cancel(self) -> JobStatus:
-        """Ends the MPIJob for good: its pods are deleted; its record and its output stay, with the cause `Cancelled`."""
+        """Ends the MPIJob for good: its pods are deleted; its record and its output stay, with the cause `Cancelled`.
+
+        Until its pods are gone, its state is `Cancelling` and its phase the former one; `wait_for_completion()` ends then.
+        """
         return await self._changed(models.CANCEL_JOB)
 
     async def _changed(self, method: models.Method) -> JobStatus:

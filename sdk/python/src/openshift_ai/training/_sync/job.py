@@ -170,14 +170,27 @@ class MPIJob:
     def _watch_aloud(
         self, timeout: float | timedelta | None, on_note: Callable[[str], runtime.MaybeAwaitable] | None
     ) -> Generator[JobStatus, None]:
-        """As `watch`, and says what the job waits for."""
+        """As `watch`, and says what the job waits for and, once it runs, what may be wrong with it all the same."""
         waits = _notes.Waits()
         say = on_note or _notes.log
+        is_warned = False
         with closing(self.watch(timeout)) as seen:
             for status in seen:
                 if note := waits.news(status):
                     runtime.settled(say(note))
+                if not is_warned and status.phase in ("Running", "Succeeded"):
+                    is_warned = True
+                    for warning in self._doubts():
+                        runtime.settled(say(f"{self.name}: {warning}"))
                 yield status
+
+    def _doubts(self) -> list[str]:
+        """What may be wrong with the job although it runs or succeeded; nothing if it cannot be read."""
+        try:
+            answer = self._client.transport.call(models.GET_JOB, self.path)
+        except TrainingError:
+            return []
+        return statuses.JobDetails.model_validate(answer).warnings
 
     def _refresh_or_cancelled(self) -> JobStatus:
         before = self.uid
@@ -213,6 +226,7 @@ class MPIJob:
     ) -> JobStatus:
         """Waits until the job has ended. `on_note` is called with what it waits for, once for each cause; else that is logged.
 
+        So is what may be wrong with the job although it runs, such as an image that the local cluster does not know.
         Raises `JobFailedError` with the cause, the evidence and the fix, `JobCancelledError` if the job is cancelled or deleted,
         and `TrainingTimeoutError` after `timeout` seconds; the job then goes on.
         """
@@ -566,7 +580,10 @@ class MPIJob:
         return self._changed(models.RESUME_JOB)
 
     def cancel(self) -> JobStatus:
-        """Ends the MPIJob for good: its pods are deleted; its record and its output stay, with the cause `Cancelled`."""
+        """Ends the MPIJob for good: its pods are deleted; its record and its output stay, with the cause `Cancelled`.
+
+        Until its pods are gone, its state is `Cancelling` and its phase the former one; `wait_for_completion()` ends then.
+        """
         return self._changed(models.CANCEL_JOB)
 
     def _changed(self, method: models.Method) -> JobStatus:
