@@ -23,6 +23,13 @@ const RESOURCES: &str = "resources.";
 const LIMITS: &str = "limits of every container";
 const ALL_FLAGS: &str = "--cpu, --memory, --gpus, --launcher-cpu and --launcher-memory";
 
+/// How advice names the MPI of a job, and the flag of `create` that chooses it.
+const MPIS: [(&str, &str); 3] = [
+    ("(mpi: OpenMPI;", "(--mpi openmpi;"),
+    ("(mpi: Intel;", "(--mpi intel;"),
+    ("(mpi: MPICH;", "(--mpi mpich;"),
+];
+
 /// Names the flags beside the fields of a manifest in advice: `raise --memory (resources.limits.memory) of the Worker`. The
 /// crates below know fields only.
 pub fn with_flags(text: &str) -> String {
@@ -45,7 +52,7 @@ pub fn with_flags(text: &str) -> String {
             }
         }
     }
-    told + rest
+    MPIS.iter().fold(told + rest, |text, (field, flag)| text.replace(field, flag))
 }
 
 /// The field at the beginning of the text, and its flags for the role that the sentence names.
@@ -177,6 +184,10 @@ mod tests {
             (
                 "set resources.limits.amd.com/gpu of the Worker to at most 4",
                 "set --limit amd.com/gpu=… (resources.limits.amd.com/gpu) of the Worker to at most 4",
+            ),
+            (
+                "the MPI of its image (mpi: OpenMPI; mpiImplementation in a manifest)",
+                "the MPI of its image (--mpi openmpi; mpiImplementation in a manifest)",
             ),
             ("raise resources.limits.ephemeral-storage", "raise resources.limits.ephemeral-storage"),
             ("spec.containers[0].resources.limits.cpu: 10m", "spec.containers[0].resources.limits.cpu: 10m"),

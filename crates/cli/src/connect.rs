@@ -87,14 +87,34 @@ pub async fn connect_local(home: &Home, namespace: Option<&str>) -> Result<Conne
 
 fn connection(config: Config, namespace: Option<&str>) -> Result<Connection, Failure> {
     let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
-    let port = config.cluster_url.port_u16();
-    let local = Home::find()
-        .ok()
-        .and_then(|home| State::read(&home))
-        .filter(|state| config.cluster_url.host() == Some("127.0.0.1") && port == Some(state.address.port()));
+    let local = local_state(&config);
     let client = client::connect(config).map_err(|error| no_client(&error))?;
     Ok(Connection { client, namespace, local })
 }
+
+/// The local cluster's state, if the configuration is for that cluster.
+fn local_state(config: &Config) -> Option<State> {
+    let state = State::read(&Home::find().ok()?)?;
+    let port = config.cluster_url.port_u16();
+    (config.cluster_url.host() == Some("127.0.0.1") && port == Some(state.address.port())).then_some(state)
+}
+
+/// Replaces the hint of a failure if the local cluster refused the credentials: nobody logs in there.
+pub async fn hinting_at_local_users(failure: Failure, global: &Global) -> Failure {
+    if *failure.reason != *UNAUTHORIZED {
+        return failure;
+    }
+    let used = configuration(global).await.ok().and_then(|(config, _)| local_state(&config));
+    match used {
+        Some(_) => Failure { hints: vec![LOCAL_CREDENTIALS.to_owned()], ..failure },
+        None => failure,
+    }
+}
+
+/// The reason with which a server refuses credentials.
+const UNAUTHORIZED: &str = "Unauthorized";
+/// How users of the local cluster get others.
+const LOCAL_CREDENTIALS: &str = "get a new kubeconfig from the owner of the local cluster: odh local user NAME; the owner's own is printed by odh local kubeconfig";
 
 /// The configuration, and a note about its origin if that is not obvious.
 async fn configuration(global: &Global) -> Result<(Config, Option<String>), Failure> {

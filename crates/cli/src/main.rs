@@ -71,7 +71,12 @@ fn run(console: &Console, arguments: &Arguments) -> Result<u8, Failure> {
         Command::Completion { shell } => complete::script(console, *shell),
         Command::Help(asked) => help::run(console, asked),
         Command::Version { output } => version::version(console, *output),
-        Command::Training { verb } => runtime()?.block_on(training::run(console, &arguments.global, verb)),
+        Command::Training { verb } => runtime()?.block_on(async {
+            match training::run(console, &arguments.global, verb).await {
+                Err(failure) => Err(connect::hinting_at_local_users(failure, &arguments.global).await),
+                ended => ended,
+            }
+        }),
         #[cfg(feature = "local")]
         Command::Local { verb } => local::run(console, &arguments.global, verb),
     }

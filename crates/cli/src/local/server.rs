@@ -364,7 +364,7 @@ fn unusable_store(error: &OpenError) -> Failure {
             path.display()
         ),
         OpenError::Newer { .. } => {
-            "no objects are lost: start the cluster with that release of odh".to_owned()
+            "no objects are lost: upgrade odh to that release, or use another ODH_HOME".to_owned()
         }
         OpenError::InUse { .. } => "stop the process that uses it, then start the cluster again".to_owned(),
         OpenError::Io { .. } => "no objects are lost: fix this, then start the cluster again".to_owned(),

@@ -1,6 +1,7 @@
 //! The training service of the local cluster: REST and gRPC on loopback, with an authority of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use cluster::Cluster;
 use jobs::Class;
@@ -18,6 +19,9 @@ use super::state::{ServiceState, write_private};
 use crate::arguments::ClusterOptions;
 use crate::failure::Failure;
 use crate::training_service::EXTENSION;
+
+/// How long the cluster waits until the store of the service was opened: a database that is away must not keep it from starting.
+const OPENED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Starts the service at the last port used, or any free one; returns what its clients need.
 pub async fn start(
@@ -39,10 +43,16 @@ pub async fn start(
     write_private(&port, address.port().to_string().as_bytes())?;
     let own = cluster.client_of(roles::service());
     let url = service::store_url(up.store_url_file.as_deref()).map_err(|error| did_not_start(&error))?;
+    let other = if url.is_some() { "another database" } else { "another ODH_HOME" };
     let keep = url.map_or_else(|| Keep::in_folder(&folder), Keep::in_postgres);
     let keep = if up.local_webhooks { keep.with_local_webhooks() } else { keep };
     let settings = Settings { asks_nodes: true, ..Settings::default() };
     let service = Service::start(&own, &cluster.client_of_credentials(), settings, &keep, shutdown);
+    tokio::select! {
+        biased;
+        error = service.store_too_new() => return Err(too_new(&error, other)),
+        _ = tokio::time::timeout(OPENED_WITHIN, service.store_tried()) => {}
+    }
     audit.begin(&service);
     let stop = shutdown.clone();
     services.spawn(async move {
@@ -77,6 +87,11 @@ fn administrators_token(cluster: &Cluster) -> Result<String, Failure> {
     let token =
         kubeconfig.pointer("/users/0/user/token").and_then(serde_json::Value::as_str).map(str::to_owned);
     token.ok_or_else(|| did_not_start(&"the administrator has no token"))
+}
+
+fn too_new(error: &dyn std::fmt::Display, other: &str) -> Failure {
+    Failure::new(Class::Error, "StoreUnusable", error.to_string())
+        .with_hint(format!("nothing is lost: upgrade odh to the release that wrote it, or use {other}"))
 }
 
 fn did_not_start(error: &dyn std::fmt::Display) -> Failure {

@@ -72,6 +72,9 @@ pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
     } else if let Some(problem) = problem(found) {
         text.push_str(&section("Problem", &problem));
     }
+    if !found.warnings.is_empty() {
+        text.push_str(&section("Warnings", &found.warnings.join("\n")));
+    }
     if !found.last_lines.is_empty() {
         text.push_str(&section("Last lines of its output", &found.last_lines.join("\n")));
     }
@@ -461,6 +464,9 @@ mod tests {
         let text = text(&found, false, at(41).parse().unwrap());
         let expected = include_str!("describe.golden.txt");
         assert_eq!(anstream::adapter::strip_str(&text).to_string(), expected);
+        found.warnings = vec!["The image \"img\" is not mapped".to_owned()];
+        let text = super::text(&found, false, at(41).parse().unwrap());
+        assert!(text.contains("\n  The image \"img\" is not mapped\n"), "{text}");
     }
 
     #[test]

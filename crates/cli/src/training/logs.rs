@@ -59,6 +59,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
                 if is_evidence && evidence.is_none() {
                     evidence = Some(line.clone());
                 }
+                let at = at.filter(|_| logs.timestamps || logs.output == Output::Json);
                 let (at, first) = (at.map(|at| at.to_string()), Origin { pod, rank, cursor: None });
                 let said =
                     Said { line: &line, at: at.as_deref(), level, first: &first, also: &also, is_evidence };

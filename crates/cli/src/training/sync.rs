@@ -28,8 +28,8 @@ const VARIABLE: &str = "ODH_CODE_";
 /// Folders that hold nothing that a job needs.
 const LEFT_OUT: [&str; 7] =
     ["__pycache__", ".git", ".ipynb_checkpoints", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"];
-/// Files and folders that usually hold secrets, besides `.env*` and `*.pem`; the Python SDK leaves out the same.
-const SECRETS: [&str; 4] = [".aws", ".kube", ".netrc", ".ssh"];
+/// Files and folders that usually hold secrets, with a `*` at the beginning or the end for any text.
+const SECRETS: [&str; 6] = [".env*", "*.pem", ".aws", ".kube", ".netrc", ".ssh"];
 
 /// What every rank runs first; its first argument is the digest of the files. Ranks of one Worker unpack at the same
 /// time, so the folder appears complete or not at all.
@@ -140,10 +140,15 @@ fn files(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Content>, Failure> {
 /// the user names itself is shipped.
 fn is_left_out(name: &OsStr) -> bool {
     let text = name.to_string_lossy();
-    LEFT_OUT.contains(&&*text)
-        || SECRETS.contains(&&*text)
-        || text.starts_with(".env")
-        || text.ends_with(".pem")
+    LEFT_OUT.contains(&&*text) || SECRETS.iter().any(|pattern| fits(pattern, &text))
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == pattern,
+    }
 }
 
 /// Refuses a link that leads out of what was named, or to something that is left out: a folder may be a stranger's
@@ -274,6 +279,14 @@ mod tests {
         std::os::unix::fs::symlink("../secret", repository.join("outside")).unwrap();
         assert!(refusal(std::slice::from_ref(&repository), &["true"]).contains("leads out of its folder"));
         ship(&[repository, secret], request(&["true"])).unwrap();
+    }
+
+    #[test]
+    fn the_python_sdk_leaves_out_the_same_files() {
+        let shared = include_str!("../../../../openapi/shipped.yaml");
+        let shared: BTreeMap<String, Vec<String>> = serde_saphyr::from_str(shared).unwrap();
+        assert_eq!(shared["useless"], LEFT_OUT);
+        assert_eq!(shared["secrets"], SECRETS);
     }
 
     #[test]

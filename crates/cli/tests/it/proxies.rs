@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::odh::{Home, Said};
 
@@ -182,6 +183,58 @@ fn a_local_cluster_needs_no_proxy_and_a_broken_one_is_named() {
     assert!(said.err.contains("HTTPS_PROXY") && !said.err.contains("secret"), "{}", said.err);
     let said = list(&home, &behind, &[("HTTPS_PROXY", "ftp://me:secret@proxy")]).ends(1);
     assert!(said.err.contains("HTTPS_PROXY is not") && !said.err.contains("secret"), "{}", said.err);
+}
+
+/// Listens on loopback, and answers whatever it reads with this text; returns the address.
+fn answering(text: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while matches!(client.read(&mut bytes), Ok(1..)) && client.write_all(text.as_bytes()).is_ok()
+                {
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_as_one_is_named_in_time() {
+    let home = Home::new();
+    let behind = home.file(
+        "behind",
+        &format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: \"https://{ELSEWHERE}\"}}}}]\n\
+             users: [{{name: u, user: {{token: t}}}}]\n"
+        ),
+    );
+    let refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    let cases = [
+        ("https", "", "no TLS handshake within 10 s"),
+        ("https", refusal, "corrupt message"),
+        ("http", "", "no tunnel within 20 s"),
+    ];
+    std::thread::scope(|scope| {
+        for (scheme, answer, reason) in cases {
+            let (home, behind) = (&home, &behind);
+            scope.spawn(move || {
+                let address = answering(answer);
+                let begun = Instant::now();
+                let said = list(home, behind, &[("HTTPS_PROXY", &format!("{scheme}://{address}"))]).ends(1);
+                let took = begun.elapsed();
+                let said = said.says(&format!("the proxy {address} (see HTTPS_PROXY)")).says(reason);
+                assert_eq!(said.err.contains(&format!("write http://{address}")), scheme == "https");
+                assert!(took < Duration::from_secs(28), "{took:?}: {}", said.err);
+            });
+        }
+    });
 }
 
 #[test]

@@ -90,6 +90,11 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     ])
     .ends(4);
     home.odh(&["training", "usage", "--as", "vic"]).ends(2).says("--as");
+    // Nobody logs in to a local cluster.
+    let former = home.file("former", &std::fs::read_to_string(&file).unwrap());
+    home.run("local user vic --delete").ends(0);
+    let said = home.odh(&["training", "list", "-n", "team-x", "--kubeconfig", &former]).ends(4);
+    assert!(said.err.contains("odh local user NAME") && !said.err.contains("oc login"), "{}", said.err);
 }
 
 #[test]

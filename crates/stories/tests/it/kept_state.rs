@@ -126,6 +126,31 @@ fn a_cluster_that_was_moved_has_the_data_of_its_claims() {
     stories::eventually("the volume's directory goes with its claim", || count() == 0);
 }
 
+#[test]
+fn an_older_odh_refuses_the_store_of_a_newer_one() {
+    let home = Home::new();
+    home.up(&[]);
+    home.odh(&["local", "down"]).ended(0);
+    let file = home.state().join("service").join("history.db").display().to_string();
+    let set = |version: &str| {
+        let program = "import sqlite3, sys\n\
+            with sqlite3.connect(sys.argv[1]) as db:\n\
+            \x20   before = db.execute('SELECT version FROM schema_version').fetchone()[0]\n\
+            \x20   db.execute('UPDATE schema_version SET version = ' + sys.argv[2])\n\
+            print(before)";
+        home.script("python3 -c \"$1\" \"$2\" \"$3\"", &[program, &file, version]).ended(0).stdout
+    };
+    let before = set("999");
+    let refused = home.odh(&["local", "up"]).ended(1);
+    assert!(!refused.stdout.contains("is up"), "{}", refused.stdout);
+    refused
+        .says(&format!("the store {file} has schema version 999; this release knows up to {}", before.trim()))
+        .says("upgrade odh to the release that wrote it, or use another ODH_HOME");
+    assert_ne!(home.odh(&["local", "status", "-o", "json"]).code, 0, "no cluster is left running");
+    assert_eq!(set(before.trim()).trim(), "999", "the store is as the newer release left it");
+    home.up(&[]);
+}
+
 fn kill_the_cluster(home: &Home) {
     let status = home.odh(&["local", "status", "-o", "json"]).ended(0).json();
     let pid =
