@@ -31,7 +31,7 @@ export function serviceProxy(): Record<string, ProxyOptions> {
       proxy.on("proxyRes", (answer, _request, response) => response.on("close", () => answer.destroy()));
     },
   };
-  return { "/api": options };
+  return { "/api": options, "/docs": options };
 }
 
 function findService(): Service | undefined {

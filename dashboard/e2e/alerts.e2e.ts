@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { image } from "./cluster";
-import { createMember, createNamespace, inspect, kubectl, openBrowser, themes, visit } from "./stage";
+import { createEditor, createNamespace, inspect, kubectl, openBrowser, themes, visit } from "./stage";
 
 openBrowser();
 
@@ -26,7 +26,7 @@ describe("an administrator", () => {
     const namespace = createNamespace("team");
     const job = `${namespace}/epochs`;
     kubectl("-n", namespace, "create", "quota", "compute", "--hard=pods=10");
-    const token = createMember(namespace);
+    const token = createEditor(namespace);
     await visit(`/create/job?type=mpijob&namespace=${namespace}`, { token }, async (page) => {
       await page.locator("#field-name").fill("epochs");
       await page.locator("#field-image").fill(image);
@@ -71,6 +71,19 @@ describe("an administrator", () => {
       await page.getByRole("heading", { level: 1, name: "epochs" }).waitFor();
     });
 
+    // Without a rule, the figures lead to the team, and to what runs longest there.
+    await visit("/admin?namespace=", {}, async (page) => {
+      const figures = page.getByRole("list", { name: "Summary" });
+      await figures.getByRole("link", { name: namespace }).click();
+      const longest = figures.getByRole("link", { name: /longest/i });
+      await expect.poll(() => longest.getAttribute("href")).toContain(namespace);
+      await longest.click();
+      await page.waitForURL(/sort=-duration/);
+      await page.getByRole("columnheader", { name: "Duration" }).waitFor();
+      await page.getByText("1 job", { exact: true }).waitFor();
+      await page.getByRole("grid").getByRole("link", { name: "epochs" }).waitFor();
+    });
+
     // Its member sees them above the jobs, and may put them away; another team's person sees nothing of them.
     await visit(`/jobs?namespace=${namespace}`, { token }, async (page) => {
       await page.getByText("pods: 9 of 10 used (90%)").waitFor();
@@ -80,7 +93,7 @@ describe("an administrator", () => {
       await page.getByRole("grid").getByRole("link", { name: "epochs" }).waitFor();
       expect(await page.getByText("pods: 9 of 10 used (90%)").count()).toBe(0);
     });
-    const other = createMember(createNamespace("other"));
+    const other = createEditor(createNamespace("other"));
     await visit("/jobs?namespace=", { token: other }, async (page) => {
       await page.getByRole("heading", { name: "No jobs yet" }).waitFor();
       expect(await page.getByText(namespace).count()).toBe(0);

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   ask,
+  claim,
   createJob,
   createNamespace,
   createObject,
@@ -42,9 +43,7 @@ time.sleep(float(sys.argv[1]))
 `;
 
 async function createWriter(namespace: string, name: string, seconds: number): Promise<void> {
-  const claim = { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: { name: "results" } };
-  const spec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "10Mi" } } };
-  createObject(namespace, { ...claim, spec });
+  createObject(namespace, claim("results"));
   const command = ["python3", "-c", program, String(seconds)];
   await createJob(namespace, { name, command, inLauncher: true, volumes: { results: "/results" } });
   const path = `/api/v1/namespaces/${namespace}/jobs/mpijob/${name}`;

@@ -3,11 +3,14 @@ import { describe, expect, test } from "vitest";
 import { image } from "./cluster";
 import {
   ask,
+  cluster,
+  createEditor,
   createJob,
   createMember,
   createNamespace,
   inspect,
   inspectThemes,
+  kubectl,
   odh,
   openBrowser,
   tabTo,
@@ -28,13 +31,22 @@ async function fillIn(page: Page, name: string): Promise<void> {
   await page.locator("#field-command").fill("true");
 }
 
+/** Chooses an entry of the job's menu by keyboard. */
+async function chooseAction(page: Page, name: string, key: "Tab" | "Shift+Tab"): Promise<void> {
+  await tabTo(page, /^Actions$/, key);
+  await page.keyboard.press("Enter");
+  await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute("role"))).toBe("menuitem");
+  await tabTo(page, name, "ArrowDown");
+  await page.keyboard.press("Enter");
+}
+
 /** The id of what has the focus. */
 const focused = (page: Page) => page.evaluate(() => document.activeElement?.id);
 
 /** Opens what few people need. A kind may not have it. */
 async function openAll(page: Page): Promise<void> {
   await page.locator("#field-name").waitFor();
-  for (const name of ["Show Advanced Options", "Only the Workers", "Only the Launcher"]) {
+  for (const name of ["Show advanced options", "Only the Workers", "Only the Launcher"]) {
     const section = page.getByRole("button", { name, exact: true });
     if (await section.count()) await section.click();
   }
@@ -111,9 +123,9 @@ describe("creating a job", () => {
     }
   });
 
-  test("works by keyboard alone, from the guide to the job", async () => {
+  test("works by keyboard alone, from the guide to the job, its log, its next run and its deletion", async () => {
     const namespace = createNamespace("keyboard");
-    await visit(`/create?namespace=${namespace}`, {}, async (page) => {
+    await visit(`/create?namespace=${namespace}`, { token: createEditor(namespace) }, async (page) => {
       await tabTo(page, "Choose MPIJob");
       await page.keyboard.press("Enter");
       await page.locator("#field-name").waitFor();
@@ -126,15 +138,37 @@ describe("creating a job", () => {
       await page.locator("#field-name").waitFor();
       await tabTo(page, /^Name(?!space)/);
       await page.keyboard.type("typed");
-      await tabTo(page, "Training Image");
+      await tabTo(page, "Training image");
       await page.keyboard.type(image);
       await tabTo(page, "Command");
       await page.keyboard.type("sh -c 'echo \"two words\"'");
-      await tabTo(page, "Create Job");
+      await tabTo(page, "Create job");
       await page.keyboard.press("Enter");
       await page.waitForURL(`**/jobs/${namespace}/mpijob/typed**`);
+      await page.getByRole("status").getByText("Succeeded").waitFor({ timeout: 60_000 });
+
+      await tabTo(page, namespace, "Shift+Tab");
+      await page.keyboard.press("Enter");
+      await page.getByText("1 job", { exact: true }).waitFor();
+      await tabTo(page, /^typed$/);
+      await page.keyboard.press("Enter");
+      await page.getByRole("tab", { name: "Overview" }).waitFor();
+      await tabTo(page, "Overview");
+      for (let presses = 0; presses < 3; presses++) await page.keyboard.press("ArrowRight");
+      await page.keyboard.press("Enter");
+      await page.getByRole("region", { name: "Log", exact: true }).getByText("two words").first().waitFor();
+
+      await chooseAction(page, "Retry", "Shift+Tab");
+      await page.getByRole("heading", { level: 1, name: "typed-retry-2" }).waitFor();
+      await page.getByRole("button", { name: "Actions", exact: true }).waitFor();
+      await chooseAction(page, "Delete", "Tab");
+      await page.getByRole("dialog").getByText(`${namespace}/typed-retry-2`).waitFor();
+      await expect.poll(() => focused(page)).toBe("final-dismiss");
+      await tabTo(page, "Delete", "Shift+Tab");
+      await page.keyboard.press("Enter");
+      await page.waitForURL("**/jobs");
+      await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("Jobs");
     });
-    await waitForJob(namespace, "typed", "Succeeded");
     expect((await manifestOf(namespace, "typed")).manifest).toContain('echo "two words"');
   });
 
@@ -281,7 +315,12 @@ describe("creating a job", () => {
       await page.locator("#field-name").waitFor();
       await page.getByRole("button", { name: "Create Job" }).click();
       await page.getByRole("heading", { name: "Correct these fields first" }).waitFor();
-      await expect.poll(() => focused(page)).toBe("field-image");
+      await expect.poll(() => focused(page)).toBe("field-name");
+      for (const field of ["name", "image", "command"])
+        await page
+          .locator(`#field-${field}-fault`)
+          .getByText(/^is (required|missing)/)
+          .waitFor();
       await fillIn(page, "faulty");
       await openAll(page);
       await page.getByRole("button", { name: "Add to Limits (Launcher)" }).click();
@@ -344,6 +383,42 @@ describe("creating a job", () => {
     });
     await waitForJob(namespace, "script", "Succeeded");
     expect(odh("training", "logs", "mpijob", "script", "-n", namespace)).toMatch(/RANK 0[\s\S]*done/);
+  });
+
+  test("offers the namespaces in which a person may create jobs who may list none", async () => {
+    const [own, second, other] = [createNamespace("own"), createNamespace("second"), createNamespace("other")];
+    const [member, guest] = [createMember(own), createMember(second)];
+    const account = `--serviceaccount=${second}:member`;
+    kubectl("-n", own, "create", "rolebinding", "guest", "--clusterrole=kubeflow-mpijobs-edit", account);
+    await visit("/create/job?type=mpijob&namespace=", { token: member }, async (page) => {
+      await expect.poll(() => page.locator("#field-namespace").inputValue()).toBe(own);
+    });
+    await visit("/create/job?type=mpijob&namespace=", { token: guest }, async (page) => {
+      const options = page.locator("#field-namespace-list option");
+      const offered = () => options.evaluateAll((all) => all.map((one) => one.getAttribute("value")));
+      await expect.poll(offered).toEqual([own, second]);
+      expect(await offered()).not.toContain(other);
+      expect(await page.locator("#field-namespace").inputValue()).toBe("");
+      await page.locator("#field-namespace").fill(second);
+      await fillIn(page, "first");
+      await page.getByRole("button", { name: "Create job" }).click();
+      await page.waitForURL(`**/jobs/${second}/mpijob/first**`);
+      await page.goto(`${cluster.dashboard}/create/job?type=mpijob&namespace=`);
+      await expect.poll(() => page.locator("#field-namespace").inputValue()).toBe(second);
+    });
+  });
+
+  test("has help that leads to a document of the service itself", async () => {
+    const namespace = createNamespace("help");
+    await visit(`/create/job?type=mpijob&namespace=${namespace}`, {}, async (page) => {
+      await page.getByRole("button", { name: "Help for Number of Workers" }).click();
+      const address = await page.getByRole("link", { name: "Read more" }).getAttribute("href");
+      expect(address).toBe("/docs#JobSpec.workers");
+      await page.goto(cluster.dashboard + address);
+      await page.locator("[id='JobSpec.workers']").waitFor();
+      await page.goto(`${cluster.dashboard}/docs/troubleshooting#outofmemory`);
+      await page.getByRole("heading", { name: "OutOfMemory", exact: true }).waitFor();
+    });
   });
 
   test("says before the form is filled in that a person may not create jobs", async () => {

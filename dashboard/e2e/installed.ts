@@ -1,5 +1,5 @@
 // A cluster as a careful administrator's: the operator has the flags of `deploy/`, and the DNS server remembers for 30 s that a
-// name is unknown, as kubeadm sets it up. The service itself serves the dashboard.
+// name is unknown, as kubeadm sets it up. The service itself serves the dashboard. Its node has eight GPUs.
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
 import { type Cluster, image } from "./cluster";
-import type { Visit } from "./stage";
+import { createObject, type Visit } from "./stage";
 
 const deploy = join(import.meta.dirname, "../../deploy");
 
@@ -16,6 +16,7 @@ export type Installed = {
   visitor: (token: string) => Visit;
   kubectl: (...args: string[]) => string;
   odh: (...args: string[]) => string;
+  create: (namespace: string, object: unknown) => void;
 };
 
 /** The flags of the installation, but for those that name the operator's own pod or a port of it. */
@@ -38,7 +39,7 @@ export function installCluster(): Installed {
   beforeAll(() => {
     const environment = process.env.ODH_EXAMPLES_ENVIRONMENT;
     const images = environment ? ["--image", `${image}=${environment}`] : [];
-    run(program, "local", "up", "--no-operator", "--dns-negative-ttl", "30s", ...images);
+    run(program, "local", "up", "--no-operator", "--dns-negative-ttl", "30s", "--gpus", "8", ...images);
     status = JSON.parse(run(program, "local", "status", "-o", "json"));
     kubectl("apply", "--server-side", "-f", join(deploy, "crd/kubeflow.org_mpijobs.yaml"));
     kubectl("apply", "-f", join(deploy, "base/user-roles.yaml"));
@@ -55,5 +56,6 @@ export function installCluster(): Installed {
     visitor: (token) => ({ at: status.service.url, token, options: { ignoreHTTPSErrors: true } }),
     kubectl,
     odh: (...args) => run(program, ...args, "--kubeconfig", status.kubeconfig),
+    create: (namespace, object) => createObject(namespace, object, status.kubeconfig),
   };
 }

@@ -270,7 +270,7 @@ describe("the page of a job", () => {
       await ask("DELETE", `/api/v1/namespaces/${namespace}/jobs/mpijob/job`);
       await page.getByText("job was deleted").waitFor();
       expect(await page.getByRole("button", { name: "Actions", exact: true }).count()).toBe(0);
-      await page.getByRole("heading", { name: "Phases" }).waitFor();
+      await page.getByRole("heading", { name: "Steps" }).waitFor();
       await inspectThemes(page, "job-deleted");
     });
   });

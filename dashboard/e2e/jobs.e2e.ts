@@ -180,6 +180,66 @@ describe("the list of jobs", () => {
     });
   });
 
+  test("has columns with values of what jobs print, and says what is unknown", async () => {
+    const namespace = createNamespace("values");
+    const lines = "for loss in 0.75 0.25 0.5; do echo loss=$loss; done";
+    await createJob(namespace, { name: "prints", command: ["sh", "-c", lines] });
+    await createJob(namespace, { name: "silent", suspend: true });
+    await waitForJob(namespace, "prints", "Succeeded");
+    await visit(`/jobs?namespace=${namespace}&sort=name`, {}, async (page) => {
+      await page.getByText("2 jobs").waitFor();
+      const columns = page.getByRole("button", { name: /^Columns/ });
+      const choice = page.getByRole("menuitem", { name: "Loss (last)" });
+      // What was printed at the very end is stored a moment later.
+      await expect
+        .poll(async () => {
+          await page.reload();
+          await columns.click();
+          return choice.waitFor({ timeout: 3_000 }).then(
+            () => true,
+            () => false,
+          );
+        })
+        .toBe(true);
+      await choice.click();
+      await page.getByRole("menuitem", { name: "Loss (lowest)" }).click();
+      await page.keyboard.press("Escape");
+      const cells = (name: string, title: string) => page.locator(`${rowOf(name)} td[data-label="${title}"]`);
+      await expect.poll(() => cells("prints", "Loss (last)").textContent()).toBe("0.5");
+      await expect.poll(() => cells("prints", "Loss (lowest)").textContent()).toBe("0.25");
+      expect(await cells("silent", "Loss (last)").textContent()).toBe("–");
+      await cells("silent", "Loss (last)")
+        .getByTitle(/^Unknown/)
+        .waitFor();
+      expect(await page.getByRole("button", { name: "Loss (last)" }).count(), "nothing sorts by it").toBe(0);
+      await inspectThemes(page, "jobs-metrics");
+      await page.reload();
+      await expect.poll(() => cells("prints", "Loss (last)").textContent()).toBe("0.5");
+    });
+  });
+
+  test("comes back to the place in the list that was left", async () => {
+    const namespace = createNamespace("place");
+    const names = Array.from({ length: 40 }, (_, index) => `place-${index}`);
+    for (let at = 0; at < names.length; at += 5) {
+      await Promise.all(names.slice(at, at + 5).map((name) => createJob(namespace, { name, suspend: true })));
+    }
+    await visit(`/jobs?namespace=${namespace}&sort=name`, {}, async (page) => {
+      await page.getByText("40 jobs").waitFor();
+      const link = page.locator(rowOf("place-7")).locator("a[data-row-link]");
+      // The pointer is where it clicks: nothing scrolls any more.
+      await link.hover();
+      const place = () => page.locator("main").evaluate((main) => main.scrollTop);
+      const before = await place();
+      expect(before).toBeGreaterThan(0);
+      await link.click();
+      await page.waitForURL(`**/jobs/${namespace}/mpijob/place-7`);
+      await page.getByRole("heading", { name: "Suspended", exact: true }).waitFor();
+      await page.goBack();
+      await expect.poll(place).toBe(before);
+    });
+  });
+
   test("shows a hundred jobs within two seconds, and sorts and searches them without blocking the page", async () => {
     const namespace = createNamespace("many");
     const names = Array.from({ length: 100 }, (_, index) => `many-${index}`);

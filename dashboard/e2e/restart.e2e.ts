@@ -92,3 +92,70 @@ test("a service that is killed and started again is missed by open pages, which 
     ),
   );
 });
+
+// Those of the frame, in its order. The first is the page that was open; of the others, no code was fetched yet.
+const entries = ["Jobs", "Create job", "Templates", "Notifications", "Administrator"];
+const away = /^(The page could not be loaded|The list could not be loaded again|The training service does not answer)$/;
+
+test("while the service is away, each entry of the navigation says so within the frame, and the page comes by itself", async () => {
+  await visit("/jobs?namespace=default", atService(), async (page) => {
+    await live(page).waitFor(patience);
+    process.kill(status.pid, "SIGKILL");
+    const navigation = page.getByRole("navigation", { name: "Navigation" });
+    for (const entry of [...entries, ...entries]) {
+      await navigation.getByRole("link", { name: entry, exact: true }).click();
+      await page.getByRole("heading", { name: away }).first().waitFor();
+    }
+    await page.getByRole("button", { name: "Reload the page" }).waitFor();
+
+    status = start();
+    await page.getByRole("heading", { level: 1, name: "Administrator" }).waitFor(patience);
+    for (const entry of [...entries.slice(1), "Jobs"]) {
+      await navigation.getByRole("link", { name: entry, exact: true }).click();
+      await page.getByRole("heading", { level: 1, name: entry, exact: true }).waitFor(patience);
+      expect(await page.getByRole("heading", { name: away }).count()).toBe(0);
+    }
+    await live(page).waitFor(patience);
+  });
+});
+
+test("a person stays signed in over a restart of the service, and a session that was ended stays so", async () => {
+  await create("kept");
+  const browser: Visit = { at: status.service.url, options: { ignoreHTTPSErrors: true } };
+  const oneTime = async () => {
+    const body = { next: "/jobs?namespace=default" };
+    return (await ask<{ path: string }>("POST", "/api/v1/signin", body, undefined, status.service)).path;
+  };
+  const [staying, leaving, unused] = [await oneTime(), await oneTime(), await oneTime()];
+  await visit(staying, browser, (page) =>
+    visit(leaving, browser, async (other) => {
+      for (const each of [page, other]) {
+        await each.getByRole("button", { name: /^Sign in as / }).click();
+        await each.locator(rowOf("kept")).waitFor();
+      }
+      const cookies = await other.context().cookies();
+      await other.getByRole("button", { name: /^User / }).click();
+      await other.getByRole("menuitem", { name: "Sign out" }).click();
+      await other.getByLabel("Token of your Kubernetes account").waitFor();
+      await live(page).waitFor();
+
+      process.kill(status.pid, "SIGKILL");
+      await cut(page).waitFor();
+      status = start();
+      await live(page).waitFor(patience);
+      // The page that was open may change something, too.
+      await page.getByRole("button", { name: "Actions for kept" }).click();
+      await page.getByRole("menuitem", { name: "Resume" }).click();
+      await page.getByRole("heading", { name: "Resumed 1 job" }).waitFor();
+      await page.reload();
+      await page.locator(rowOf("kept")).waitFor();
+
+      await other.context().addCookies(cookies);
+      const response = await other.goto(`${status.service.url}/session`);
+      expect(response?.status()).toBe(401);
+      await other.goto(status.service.url + unused);
+      await other.getByRole("button", { name: /^Sign in as / }).click();
+      await other.locator(rowOf("kept")).waitFor();
+    }),
+  );
+});

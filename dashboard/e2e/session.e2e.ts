@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { ask, cluster, createJob, createNamespace, inspect, openBrowser, type Visit, visit } from "./stage";
+import { ask, cluster, createJob, createNamespace, inspectThemes, openBrowser, type Visit, visit } from "./stage";
 
 openBrowser();
 
@@ -55,7 +55,7 @@ describe("a session", () => {
     });
     await visit(address, atService, async (page) => {
       await page.getByText("This address was used before, or has expired.").waitFor();
-      await inspect(page, "signin-used-light");
+      await inspectThemes(page, "signin-used");
     });
   });
 
@@ -65,9 +65,21 @@ describe("a session", () => {
       await page.getByLabel("Token of your Kubernetes account").fill("nonsense");
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByRole("alert").waitFor();
+      await inspectThemes(page, "signin-refused");
+      await page.setViewportSize({ width: 320, height: 900 });
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      expect(overflow).toBeLessThanOrEqual(0);
+      await page.setViewportSize({ width: 1280, height: 900 });
       await page.getByLabel("Token of your Kubernetes account").fill(token);
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByRole("heading", { level: 1, name: "Jobs" }).waitFor();
+      // While the service is out of reach, a person is told that the session goes on.
+      await page.context().setOffline(true);
+      await page.getByRole("button", { name: /^User / }).click();
+      await page.getByRole("menuitem", { name: "Sign out" }).click();
+      await page.getByRole("heading", { name: "You are still signed in" }).waitFor();
+      await page.context().setOffline(false);
+      await page.getByRole("button", { name: "Close the notice: You are still signed in" }).click();
       await page.getByRole("button", { name: /^User / }).click();
       await page.getByRole("menuitem", { name: "Sign out" }).click();
       await page.getByLabel("Token of your Kubernetes account").waitFor();

@@ -1,12 +1,14 @@
 // What tests use: a browser, requests to the service, and checks that every page must pass.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { request as httpsRequest } from "node:https";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import { afterAll, beforeAll, expect, inject } from "vitest";
+import { afterAll, beforeAll, expect, inject, onTestFinished } from "vitest";
+import { parse, stringify } from "yaml";
 import { type Cluster, image } from "./cluster";
 
 export const cluster = inject("cluster");
@@ -215,9 +217,24 @@ export function kubectl(...args: string[]): string {
   });
 }
 
-export function createObject(namespace: string, object: unknown): void {
-  const args = ["--kubeconfig", cluster.kubeconfig, "-n", namespace, "create", "-f", "-"];
+export function createObject(namespace: string, object: unknown, kubeconfig = cluster.kubeconfig): void {
+  const args = ["--kubeconfig", kubeconfig, "-n", namespace, "create", "-f", "-"];
   execFileSync(process.env.KUBECTL ?? "kubectl", args, { input: JSON.stringify(object) });
+}
+
+/** A claim for what jobs write. */
+export function claim(name: string): unknown {
+  const spec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "10Mi" } } };
+  return { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: { name }, spec };
+}
+
+/** Adds a claim to the volumes of the form. */
+export async function addClaim(page: Page, name: string, path: string): Promise<void> {
+  const volumes = page.locator('[aria-labelledby="field-mounts-legend"]');
+  await volumes.getByRole("button", { name: /^Add to / }).click();
+  const last = (part: string) => volumes.locator(`[name="${part}"]`).last();
+  await last("path").fill(path);
+  await last("object").fill(name);
 }
 
 export function odh(...args: string[]): string {
@@ -245,4 +262,24 @@ export function createMember(namespace: string): string {
   );
   kubectl("-n", namespace, "create", "rolebinding", "member", "--role=member", `--serviceaccount=${namespace}:member`);
   return kubectl("-n", namespace, "create", "token", "member").trim();
+}
+
+/** A data scientist: a person with the role `edit` in one namespace, and nothing elsewhere. Returns the token. */
+export function createEditor(namespace: string, run: (...args: string[]) => string = kubectl): string {
+  run("-n", namespace, "create", "serviceaccount", "editor");
+  const account = `--serviceaccount=${namespace}:editor`;
+  run("-n", namespace, "create", "rolebinding", "editor", "--clusterrole=edit", account);
+  return run("-n", namespace, "create", "token", "editor").trim();
+}
+
+/** The kubeconfig with which a person uses the command line, until the test ends. */
+export function createKubeconfig(token: string, namespace: string): string {
+  const config = parse(readFileSync(cluster.kubeconfig, "utf8"));
+  config.users[0].user = { token };
+  config.contexts[0].context.namespace = namespace;
+  const folder = mkdtempSync(join(tmpdir(), "dashboard-person-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "kubeconfig");
+  writeFileSync(file, stringify(config), { mode: 0o600 });
+  return file;
 }

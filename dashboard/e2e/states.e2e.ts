@@ -3,7 +3,16 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { startRouter } from "./router";
-import { createJob, createMember, createNamespace, inspectThemes, openBrowser, signedInBefore, visit } from "./stage";
+import {
+  createJob,
+  createMember,
+  createNamespace,
+  inspectThemes,
+  openBrowser,
+  signedInBefore,
+  visit,
+  waitForJob,
+} from "./stage";
 
 openBrowser();
 
@@ -147,19 +156,27 @@ test("an address that is none, a job that is gone and an expired sign-in are sai
 test("every page fits 320 px, also with all namespaces chosen", async () => {
   const namespace = createNamespace("narrow");
   for (const name of ["job", "other"]) await createJob(namespace, { name, suspend: true });
+  await createJob(namespace, { name: "failed", command: ["false"], retries: 0 });
+  await waitForJob(namespace, "failed", "Failed");
   const job = `/jobs/${namespace}/mpijob/job`;
   for (const path of [
     ...["", "/configuration", "/workers", "/logs", "/metrics", "/events", "/artifacts"].map((tab) => `${job}${tab}`),
-    `/compare?kind=mpijob&name=job&name=other`,
+    `/jobs/${namespace}/mpijob/failed`,
+    `/compare?kind=mpijob&name=job&name=other&namespace=${namespace}`,
+    "/create",
     "/jobs",
     "/admin",
     "/admin/capacity",
+    "/admin/capacity?workers=2&gpus=0&cpu=100m&memory=64Mi",
     "/admin/usage",
+    "/admin/usage?view=chart",
     "/admin/audit",
     "/templates",
     "/notifications",
+    "/nothing-here",
   ]) {
-    const address = path.startsWith("/compare") ? `${path}&namespace=${namespace}` : `${path}?namespace=`;
+    const hasNamespace = path.includes("namespace=");
+    const address = hasNamespace ? path : `${path}${path.includes("?") ? "&" : "?"}namespace=`;
     await visit(address, { width: 320 }, async (page) => {
       // What is loaded may be wider than what stands for it.
       await expect.poll(() => page.locator("main .pf-v6-c-skeleton").count()).toBe(0);

@@ -41,9 +41,9 @@ function answer(built: string, request: IncomingMessage, response: ServerRespons
     pass(request, response, cluster.service.url + path.slice(files.length - 1));
     return;
   }
-  const api = federation.proxy.find((one) => path.startsWith(`${one.path}/`));
-  if (api) {
-    pass(request, response, cluster.service.url + api.pathRewrite + path.slice(api.path.length));
+  const proxy = federation.proxy.find((one) => path === one.path || path.startsWith(`${one.path}/`));
+  if (proxy) {
+    pass(request, response, cluster.service.url + proxy.pathRewrite + path.slice(proxy.path.length));
     return;
   }
   const type = types[extname(path)];

@@ -13,7 +13,7 @@ const row = (name: string, phase: JobRow["phase"] = "Running"): JobRow => ({
   ended: false,
   actions: [],
 });
-const page: JobsPage = { jobs: [row("a"), row("b"), row("c")], total: 3 };
+const page: JobsPage = { jobs: [row("a"), row("b"), row("c")], total: 3, metrics: [], notes: [] };
 
 describe("an event of the stream", () => {
   test("replaces the rows that changed, where they are", () => {

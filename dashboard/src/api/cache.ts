@@ -13,6 +13,7 @@ export const keys = {
   job: (job: { namespace?: string; kind?: string; name?: string }) =>
     ["job", job.namespace ?? "", kindOf(job.kind), job.name ?? ""] as const,
   namespaces: ["namespaces"] as const,
+  namespacesOfNew: (kind: string | undefined) => ["namespaces", "create", kind ?? ""] as const,
   identity: (namespace: string, kind: string) => ["identity", namespace, kind] as const,
 };
 

@@ -172,8 +172,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the namespaces in which the caller may list jobs of a kind, by name
-         * @description Lists the namespaces in which the caller may list jobs of a kind, by name: those with jobs, and those that the cluster lets the caller list.
+         * Lists the namespaces in which the caller may list, or create, jobs of a kind, by name
+         * @description Lists the namespaces in which the caller may list, or create, jobs of a kind, by name. A caller who may not list namespaces gets those in which it may do that, too.
          */
         get: operations["listNamespaces"];
         put?: never;
@@ -1616,6 +1616,8 @@ export interface components {
             unread: string[];
             /** @description What it waits for, if it has not ended and does not simply run. */
             waiting?: components["schemas"]["Waiting"];
+            /** @description What may be wrong with it although it runs or succeeded, one sentence each: an image that the embedded cluster does not know, in whose place the machine's own programs run. */
+            warnings: string[];
             /** @description Every Worker that it has or should have, by index, whether it has a pod or not. */
             workerList: components["schemas"]["JobWorker"][];
         };
@@ -2270,6 +2272,15 @@ export interface components {
             continue?: string;
             /** @description The jobs. */
             jobs: components["schemas"]["JobRow"][];
+            /** @description What is known of the metrics of these jobs' training, by job and name, if it was asked for. A metric of which nothing is known is missing. */
+            metrics: components["schemas"]["MetricSummary"][];
+            /**
+             * @description Which metrics are missing, and why.
+             * @example [
+             *       "output: the store cannot be reached"
+             *     ]
+             */
+            notes: string[];
             /**
              * Format: int32
              * @description The number of jobs that match, if it was asked for.
@@ -2280,7 +2291,7 @@ export interface components {
         ListNamespacesResponse: {
             /** @description The namespaces. */
             namespaces: components["schemas"]["NamespaceSummary"][];
-            /** @description Whether the cluster does not let the caller list namespaces: then those without jobs are missing. */
+            /** @description Whether namespaces without jobs may be missing: there are more than could be checked one by one, or they could not be read. */
             partial: boolean;
         };
         /** @description Rules, by name. */
@@ -2442,6 +2453,39 @@ export interface components {
              */
             values: string[];
         };
+        /** @description What is known of a metric of a job: of the numbers that its program printed, or else of those that it reported. A value that is not given is unknown. */
+        MetricSummary: {
+            /**
+             * Format: double
+             * @description The highest value.
+             * @example 2.5
+             */
+            highest?: number;
+            /**
+             * Format: double
+             * @description The last value.
+             * @example 0.125
+             */
+            last?: number;
+            /**
+             * Format: double
+             * @description The lowest value.
+             * @example 0.0625
+             */
+            lowest?: number;
+            /**
+             * @description The metric's name.
+             * @example loss
+             */
+            name?: string;
+            /**
+             * Format: int32
+             * @description How many values are NaN or infinite: they are none of these.
+             */
+            notFinite: number;
+            /** @description The Kubernetes UID of the job. */
+            uid?: string;
+        };
         /** @description The jobs of a namespace. */
         NamespaceJobs: {
             /** @description Its jobs. */
@@ -2470,11 +2514,11 @@ export interface components {
         NamespaceSummary: {
             /**
              * Format: int32
-             * @description The number of jobs of these kinds.
+             * @description The number of jobs of these kinds; not set where the request is about their creation.
              */
-            jobs: number;
+            jobs?: number;
             /**
-             * @description The kinds of jobs that the caller may list there.
+             * @description The kinds of jobs that the caller may list, or create, there.
              * @example [
              *       "MPIJob"
              *     ]
@@ -2763,7 +2807,7 @@ export interface components {
         QueueChoice: {
             /** @description Its ClusterQueue. */
             clusterQueue?: string;
-            /** @description What the ClusterQueue's own quota has free, if the caller may read ClusterQueues. */
+            /** @description What the ClusterQueue's own quota has free, if the caller may read ClusterQueues and it selects the namespace. */
             free?: components["schemas"]["Resources"];
             /** @description The name. */
             name?: string;
@@ -2774,6 +2818,8 @@ export interface components {
             pending?: number;
             /** @description Whether it is stopped or not active, so that it admits nothing. */
             stopped: boolean;
+            /** @description Why `free` is unknown although the caller may read ClusterQueues. */
+            unknown?: components["schemas"]["UnknownPart"];
         };
         /** @description LocalQueues. */
         QueueChoices: {
@@ -2786,10 +2832,12 @@ export interface components {
         QueueGpus: {
             /** @description The name. */
             name?: string;
-            /** @description Whether it admits nothing: it or its ClusterQueue is stopped, or there is no such ClusterQueue. */
+            /** @description Whether it admits nothing: it or its ClusterQueue is stopped, there is no such ClusterQueue, or that does not select the namespace. */
             stopped: boolean;
-            /** @description The GPUs, by resource. Resources that the quota does not name are left out: no job gets them in this queue. */
+            /** @description The GPUs, by resource. Resources that the quota does not name are left out: no job gets them in this queue. Empty if `unknown` is set. */
             sums: components["schemas"]["QuotaSum"][];
+            /** @description Why `sums` is unknown. */
+            unknown?: components["schemas"]["UnknownPart"];
         };
         /** @description A resource of a ClusterQueue, over all its flavors. */
         QueueResource: {
@@ -2811,10 +2859,12 @@ export interface components {
             ahead: number;
             /** @description Its ClusterQueue. */
             clusterQueue?: string;
-            /** @description What the ClusterQueue's own quota has free, if the caller may read it. */
+            /** @description What the ClusterQueue's own quota has free, if the caller may read it and the ClusterQueue selects the namespace. */
             free?: components["schemas"]["Resources"];
             /** @description The LocalQueue. */
             name?: string;
+            /** @description Why `free` is unknown although the caller may read ClusterQueues. */
+            unknown?: components["schemas"]["UnknownPart"];
         };
         /** @description The GPUs in the quotas of a namespace's LocalQueues. */
         QuotaGpus: {
@@ -3120,10 +3170,10 @@ export interface components {
              */
             part?: string;
             /**
-             * @description Why. `NotAllowed`: the caller may not read it. `Late`: it was not read in time. `Unreadable`: it could not be read completely. `TurnedOff`: an administrator turned it off.
+             * @description Why. `NotAllowed`: the caller may not read it. `Late`: it was not read in time. `Unreadable`: it could not be read completely. `TurnedOff`: an administrator turned it off. `NotSelected`: the ClusterQueue does not select the namespace, so that Kueue admits nothing from there.
              * @enum {string}
              */
-            reason?: "NotAllowed" | "Late" | "Unreadable" | "TurnedOff";
+            reason?: "NotAllowed" | "Late" | "Unreadable" | "TurnedOff" | "NotSelected";
         };
         /** @description A sum of what jobs used. */
         Usage: {
@@ -3577,6 +3627,8 @@ export interface operations {
                 fields?: ("uid" | "phase" | "phaseReason" | "cause" | "workers" | "owner" | "created" | "started" | "finished" | "queue" | "progress" | "queuePosition" | "runningSince" | "state" | "health" | "message" | "actions")[];
                 /** @description Only jobs with one of these names. */
                 names?: string[];
+                /** @description Whether to return what is known of the metrics of their training. */
+                metrics?: boolean;
             };
             header?: never;
             path?: never;
@@ -3648,12 +3700,14 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Only namespaces in which the caller may list jobs of one of these kinds; of any kind if not given.
+                 * @description Only namespaces in which the caller may list, or create, jobs of one of these kinds; of any kind if not given.
                  * @example [
                  *       "mpijob"
                  *     ]
                  */
                 kind?: ("mpijob" | "trainjob" | "pytorchjob" | "tfjob")[];
+                /** @description What the caller may do with these jobs; `list` if not given. */
+                verb?: "list" | "create";
             };
             header?: never;
             path?: never;
@@ -3995,7 +4049,7 @@ export interface operations {
     createJob: {
         parameters: {
             query?: {
-                /** @description Whether to check everything and create nothing. */
+                /** @description Whether to check everything and create nothing. A refusal then names everything that is wrong at once: in the fields, in the job that they make, and what only the cluster refuses. */
                 dryRun?: boolean;
             };
             header?: never;
@@ -4027,7 +4081,7 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
-                    /** @description Whether to check everything and create nothing. */
+                    /** @description Whether to check everything and create nothing. A refusal then names everything that is wrong at once: in the fields, in the job that they make, and what only the cluster refuses. */
                     dryRun?: boolean;
                     /** @description Any text that is unique to this creation, at most 128 characters. A repeated request with the same key returns the job of the first. */
                     idempotencyKey?: string;

@@ -2,6 +2,7 @@
 // session has in a header. Requests with a bearer token of a proxy have no session and need none.
 
 import { recall, remember } from "../browser/storage";
+import { DisconnectedError, errorOf } from "./problem";
 import { serviceRoot } from "./root";
 
 const knownKey = "training.signed-in";
@@ -48,7 +49,11 @@ export function signInAddress(): string {
   return `/signin?${new URLSearchParams({ next: pathname + search })}`;
 }
 
+/** Ends the session. If the service cannot end it now, the session goes on, and the error says why. */
 export async function signOut(): Promise<void> {
-  await sessionFetch(new Request("/signout", { method: "POST" }));
+  const response = await sessionFetch(new Request("/signout", { method: "POST" })).catch((cause: unknown) => {
+    throw new DisconnectedError(cause);
+  });
+  if (!response.ok) throw errorOf(response.status, await response.json().catch(() => undefined));
   window.location.assign("/signin");
 }

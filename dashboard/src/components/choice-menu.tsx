@@ -18,16 +18,20 @@ type Props = {
   options: [value: string, label: string][];
   chosen: readonly string[];
   onToggle: (value: string) => void;
+  onOpen?: () => void;
+  /** Whether it may have more options than a screen has room for. */
+  isScrollable?: boolean;
   entry?: { label: string; onEnter: (text: string) => void };
 };
 
-export function ChoiceMenu({ label, options, chosen, onToggle, entry }: Props) {
+export function ChoiceMenu({ label, options, chosen, onToggle, onOpen, isScrollable, entry }: Props) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState("");
   return (
     <Select
       role="menu"
       popperProps={{ appendTo: "inline" }}
+      isScrollable={isScrollable}
       isOpen={open}
       onOpenChange={setOpen}
       selected={[...chosen]}
@@ -36,7 +40,10 @@ export function ChoiceMenu({ label, options, chosen, onToggle, entry }: Props) {
         <MenuToggle
           ref={toggle}
           isExpanded={open}
-          onClick={() => setOpen(!open)}
+          onClick={() => {
+            if (!open) onOpen?.();
+            setOpen(!open);
+          }}
           badge={chosen.length > 0 && options.length > 0 ? <Badge isRead>{chosen.length}</Badge> : undefined}
         >
           {label}

@@ -14,6 +14,7 @@ import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclam
 import PluggedIcon from "@patternfly/react-icons/dist/esm/icons/plugged-icon";
 import { Component, type ReactNode } from "react";
 import { messages } from "../messages";
+import { returnsByItself, useReturn } from "./use-return";
 
 const text = messages.common;
 
@@ -62,9 +63,12 @@ function Crashed({ error }: { error: unknown }) {
 
 /** What was typed is kept: a draft survives a reload. */
 function LoadFailed() {
+  useReturn();
   return (
     <EmptyState titleText={text.notLoaded.title} headingLevel="h1" icon={PluggedIcon} status="warning">
-      <EmptyStateBody>{text.notLoaded.body}</EmptyStateBody>
+      <EmptyStateBody>
+        {text.notLoaded.body} {returnsByItself ? text.notLoaded.byItself : text.notLoaded.reload} {text.notLoaded.kept}
+      </EmptyStateBody>
       <EmptyStateFooter>
         <Reload />
       </EmptyStateFooter>

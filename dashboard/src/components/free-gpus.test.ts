@@ -45,12 +45,16 @@ test("the room in the chosen queue is shown: free, none in its quota, stopped or
       { name: "team", stopped: false, sums: quota },
       { name: "cpu", stopped: false, sums: [] },
       { name: "old", stopped: true, sums: quota },
+      { name: "theirs", stopped: true, sums: [], unknown: { part: "sums", message: "it does not select a" } },
     ],
   };
   const inQueue = (queue: string) => lines({ cluster: { sums: [] }, queues }, queue).slice(1);
   expect(inQueue("team")).toEqual(["Free in the queue team: 2 of 8 nvidia.com/gpu"]);
   expect(inQueue("cpu")).toEqual(["The quota of the queue cpu has no GPUs"]);
   expect(inQueue("old")).toEqual(["The queue old is stopped: it admits no job"]);
+  expect(inQueue("theirs")).toEqual([
+    "It is not known how many GPUs are free in the queue theirs: it does not select a",
+  ]);
   expect(inQueue("te")).toEqual([]);
   expect(lines({ cluster: { sums: [] }, unknown: [late("queues")] }, "team").slice(1)).toEqual([
     "It is not known how many GPUs are free in the queue team: queues was not read in time",

@@ -36,6 +36,7 @@ function inQueue(gpus: Read<Gpus>, name: string): string | undefined {
   if (why) return text.unknownInQueue(name, why);
   const queue = gpus.data?.queues?.queues.find((one) => one.name === name);
   if (!queue) return undefined;
+  if (queue.unknown) return text.unknownInQueue(name, queue.unknown.message || messages.common.failed.unknown);
   if (queue.stopped) return text.stopped(name);
   return queue.sums.length ? text.freeInQueue(name, roomText(queue)) : text.noneInQueue(name);
 }

@@ -43,6 +43,11 @@ describe("the state of a job", () => {
     expect([workersText(row(false)), workersText(row(true))]).toEqual(["2/3 Running, 1 Pending", "3 Workers"]);
   });
 
+  test("of a failure that names a Worker counts it", () => {
+    const row = cases.find(({ case: name }) => name === "a failure of one Worker, whose pod runs on")?.row;
+    expect(row && workersText(row)).toBe("Failed - 1/4 Workers failed");
+  });
+
   test("has the counts of Workers that the service sends", () => {
     const text = (running: number, pending: number, failed: number) =>
       workersText({ ended: false, workers: { running, pending, failed, of: 8 } } as JobRow);

@@ -10,6 +10,7 @@ import PauseCircleIcon from "@patternfly/react-icons/dist/esm/icons/pause-circle
 import PendingIcon from "@patternfly/react-icons/dist/esm/icons/pending-icon";
 import TrashIcon from "@patternfly/react-icons/dist/esm/icons/trash-icon";
 import type { JobRow } from "../api/client";
+import { inLocalTime } from "../format/times-in-text";
 import { messages } from "../messages";
 
 const text = messages.jobs;
@@ -34,7 +35,7 @@ export function lookOf({ health }: Pick<JobRow, "health">): Look {
 
 export function JobState({ row, isCompact = true }: { row: JobRow; isCompact?: boolean }) {
   return (
-    <Label className="app-label" isCompact={isCompact} {...lookOf(row)} title={row.message}>
+    <Label className="app-label" isCompact={isCompact} {...lookOf(row)} title={row.message && inLocalTime(row.message)}>
       <span className="app-label-word">{row.state}</span>
     </Label>
   );

@@ -151,16 +151,11 @@ function Body({ error, title }: { error: unknown; title?: string }) {
 function Hint({ error }: { error: unknown }) {
   // Who is signed out signs in; what the service says is for programs.
   if (!(error instanceof ProblemError) || error.code === "Unauthenticated") return null;
-  const { hint, link } = error.problem;
-  if (!hint && !link) return null;
+  const { hint } = error.problem;
+  if (!hint) return null;
   return (
     <p>
-      {hint && <bdi>{capitalized(hint)} </bdi>}
-      {link?.startsWith("https://") && (
-        <a href={link} target="_blank" rel="noreferrer">
-          {text.readMore}
-        </a>
-      )}
+      <bdi>{capitalized(hint)}</bdi>
     </p>
   );
 }

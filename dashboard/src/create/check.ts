@@ -44,7 +44,8 @@ export function useCheck(namespace: string, source: RenderBody | undefined): Che
   return {
     answer: error ? undefined : query.data,
     faults,
-    error: faults.length ? undefined : error,
+    // A quota that is exceeded is shown beside the quota, too.
+    error: faults.length && !hasCode(error, "QuotaExceeded") ? undefined : error,
     isChecking: query.isFetching || settled !== text,
   };
 }

@@ -12,7 +12,7 @@ import { ErrorAlert } from "../components/states";
 import { useToast } from "../components/toasts";
 import { jobAddress } from "../jobs/actions";
 import { messages } from "../messages";
-import { useNamespace } from "../shell/namespace";
+import { rememberNamespaceOfNew, useNamespacesOfNew } from "../shell/namespace";
 import { faultsOf, useCheck } from "./check";
 import { pathsOf } from "./controls";
 import { CopyMenu } from "./copy-menu";
@@ -20,7 +20,7 @@ import { fieldOf } from "./faults";
 import { kindOfFields, valueAt } from "./fields";
 import { CreateHeader } from "./header";
 import { leadable, leadTo, useLead } from "./lead";
-import { kindWritten, type Model, sourceOf } from "./model";
+import { kindWritten, type Model, sourceOf, unreadable } from "./model";
 import { labelAt } from "./notices";
 import { type Page, Panes } from "./panes";
 import { SaveTemplate } from "./save-template";
@@ -41,6 +41,7 @@ export function Editor({ origin, beginning, title }: Props) {
   const { page: found, user, mayCreate } = usePage(store);
   const { namespace, kind, check, rendering, blocked } = found;
   const create = useCreate(store, namespace, rendering.source, (job) => {
+    rememberNamespaceOfNew(namespace);
     store.drop();
     show(text.created(job.name ?? ""));
     void navigate(jobAddress(job));
@@ -114,44 +115,50 @@ type PageState = { page: Page; user: string; mayCreate: boolean };
 /** Everything that the panes show of what is being written. */
 function usePage(store: Store): PageState {
   const { model } = store;
-  const [chosen] = useNamespace();
   const [typed, setTyped] = useState<string>();
-  const own = useMemo(() => namespaceIn(model.text), [model.text]);
-  const namespace = typed ?? (own || chosen);
-  const rendering = useRendering(store, namespace);
-  const kind = model.edited ? kindWritten(rendering.written) : model.fields && kindOfFields(model.fields);
+  const written = useMemo(() => readText(model.text), [model.text]);
+  const own = "fault" in written ? "" : written.namespace;
+  const kind = model.edited ? kindWritten(written) : model.fields && kindOfFields(model.fields);
+  const [likely, namespaces] = useNamespacesOfNew(kind);
+  const namespace = typed ?? (own || likely);
+  const rendering = useRendering(store, namespace, written);
   const identity = useIdentity(namespace, kind);
   const mayCreate = !namespace || allowed(identity.data, "create") !== false;
   const [blocked, block] = useBlocked();
-  const { check, faults } = useChecked(model, rendering, namespace, mayCreate && kind !== undefined);
+  const left = unreadable(
+    model,
+    blocked.map(({ path = "" }) => path),
+  );
+  const { check, faults } = useChecked(model, left, rendering, mayCreate && kind !== undefined ? namespace : "");
   const onNamespace = (next: string) => {
     setTyped(next);
     if (own) store.type(withNamespace(model.text, next));
   };
   const offered = useOffers(namespace, mayCreate);
-  const page = { store, rendering, namespace, onNamespace, kind, blocked, block, check, faults, ...offered };
+  const where = { namespace, onNamespace, namespaces };
+  const page = { store, rendering, kind, blocked, block, check, faults, ...where, ...offered };
   return { page, user: identity.data?.user ?? "", mayCreate };
 }
 
-/** What the service says about the job; where it cannot even render what was typed, why. */
-function useChecked(model: Model, rendering: Rendering, namespace: string, mayCheck: boolean) {
+/**
+ * What the service says about the job; where it cannot even render what was typed, why. Fields that it cannot read are left out, so
+ * that it checks the others; what it would say about these, or about the job as a whole, is then not true of what was typed.
+ */
+function useChecked(model: Model, left: readonly string[], rendering: Rendering, namespace: string) {
   const { isCurrent, error } = rendering;
   const hasBegun = model.edited || !model.isUnread;
   // Fields are checked as they are; a manifest is, once it has them.
-  const canCheck = mayCheck && hasBegun && (isCurrent || !model.edited);
-  const check = useCheck(namespace, canCheck ? sourceOf(model) : undefined);
-  const unrendered = faultsOf(error);
-  const isUnknown = !mayCheck || (!canCheck && error !== undefined);
-  const away = error !== undefined && !unrendered.length ? error : undefined;
+  const canCheck = Boolean(namespace) && hasBegun && (isCurrent || !model.edited);
+  const check = useCheck(namespace, canCheck ? sourceOf(model, left) : undefined);
+  const unrendered = left.length ? [] : faultsOf(error);
+  const isUnknown = !namespace || left.length > 0 || (!canCheck && error !== undefined);
+  const away = error !== undefined && !faultsOf(error).length ? error : undefined;
+  const shown = pathsOf(kindOfFields(model.fields ?? {}));
+  const found = check.faults.filter(({ path = "" }) => !left.includes(fieldOf(path, model.fields ?? {}, shown) ?? ""));
   return {
     check: { ...check, answer: isUnknown ? undefined : check.answer, error: check.error ?? away },
-    faults: canCheck || !unrendered.length ? check.faults : unrendered,
+    faults: canCheck || !unrendered.length ? found : unrendered,
   };
-}
-
-function namespaceIn(text: string): string {
-  const written = readText(text);
-  return "fault" in written ? "" : written.namespace;
 }
 
 /** Whether a fault is about a field that is still empty: it is shown once the person asks to create the job. */

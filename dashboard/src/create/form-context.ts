@@ -5,7 +5,9 @@ import type { Gpus, Read } from "../api/choices";
 import type { Schemas } from "../api/client";
 import type { FieldFault } from "../api/problem";
 import { messages } from "../messages";
+import type { NamespacesOfNew } from "../shell/namespace";
 import { type Fields, setAt, type Update, valueAt } from "./fields";
+import type { Hardware } from "./hardware";
 import type { TypedCommand } from "./model";
 import type { Offers } from "./offers";
 
@@ -25,10 +27,13 @@ export type FormState = {
   block: (path: string, why: string | undefined) => void;
   namespace: string;
   onNamespace: (namespace: string) => void;
+  /** Where the person may create such jobs. */
+  namespaces: NamespacesOfNew;
   /** What former runs used. */
   advice: Schemas["ProgramAdvice"] | undefined;
   /** What fields offer to choose from. */
   offers: Offers;
+  hardware: Hardware;
   gpus: Read<Gpus>;
 };
 

@@ -3,16 +3,17 @@ import userEvent from "@testing-library/user-event";
 import { useCallback, useState } from "react";
 import { expect, test, vi } from "vitest";
 import type { Choices, Gpus } from "../api/choices";
+import type { NamespacesOfNew } from "../shell/namespace";
 import type { Fields } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
+import { hardwareOf } from "./hardware";
 import { leadTo } from "./lead";
 import { beginWithKind, changeFields, type Model, typeCommand } from "./model";
 import { offersOf } from "./offers";
 
 // The whole form is rendered with each key, which takes long where many tests run at once.
 vi.setConfig({ testTimeout: 20_000 });
-vi.mock("../shell/namespace", () => ({ useKnownNamespaces: () => [] }));
 
 type PageProps = {
   begin: Fields;
@@ -20,6 +21,7 @@ type PageProps = {
   form?: string;
   choices?: Choices;
   gpus?: Gpus;
+  namespaces?: NamespacesOfNew;
 };
 
 /** The form with the fields that it changes, as the page holds them. */
@@ -32,7 +34,10 @@ function Page({ begin, onFields, form, ...answers }: PageProps) {
   }, []);
   onFields(fields, blocked);
   const gpus = { data: answers.gpus, error: null };
-  const offers = offersOf({ data: answers.choices, error: null }, gpus);
+  const choices = { data: answers.choices, error: null };
+  const offers = offersOf(choices, gpus);
+  const hardware = hardwareOf(choices);
+  const namespaces = answers.namespaces ?? { names: undefined, isPartial: false };
   const common = { faults: new Map(), namespace: "team", onNamespace: () => {}, advice: undefined };
   const why = Object.keys(blocked).filter((path) => blocked[path]);
   return (
@@ -40,6 +45,8 @@ function Page({ begin, onFields, form, ...answers }: PageProps) {
       value={{
         ...common,
         offers,
+        hardware,
+        namespaces,
         gpus,
         fields,
         typed,
@@ -54,7 +61,7 @@ function Page({ begin, onFields, form, ...answers }: PageProps) {
   );
 }
 
-function open(begin: Fields = {}, answers: { choices?: Choices; gpus?: Gpus } = {}) {
+function open(begin: Fields = {}, answers: Pick<PageProps, "choices" | "gpus" | "namespaces"> = {}) {
   const onFields = vi.fn();
   const { rerender } = render(<Page begin={begin} onFields={onFields} {...answers} />);
   return {
@@ -161,9 +168,9 @@ test("what is different for a role is in a section of its own, and gone for a ki
 
 test("a section with a text that cannot be sent is open, and the first faulty field gets the focus", async () => {
   open({ workers: 2 });
-  await userEvent.click(screen.getByRole("button", { name: "Show Advanced Options" }));
+  await userEvent.click(screen.getByRole("button", { name: "Show advanced options" }));
   await userEvent.type(screen.getByRole("textbox", { name: /^Retries/ }), "few");
-  await userEvent.click(screen.getByRole("button", { name: "Hide Advanced Options" }));
+  await userEvent.click(screen.getByRole("button", { name: "Hide advanced options" }));
   leadTo(["retries"]);
   expect(document.activeElement).toBe(screen.getByRole("textbox", { name: /^Retries/ }));
   leadTo(["retries", "mounts", "name"]);
@@ -178,12 +185,12 @@ test("a section with a text that cannot be sent is open, and the first faulty fi
 test("sections follow one another as people think of a job, and what few people need is folded", async () => {
   open();
   const titles = screen.getAllByRole("heading", { level: 2 }).map((one) => one.textContent);
-  expect(titles).toEqual(["What to run", "Where to run", "How big", "Data"]);
+  expect(titles).toEqual(["What to run", "Where to run", "Resources", "Data"]);
   const where = within(screen.getByRole("group", { name: "Where to run" })).getAllByRole("combobox");
   const texts = within(screen.getByRole("group", { name: "Where to run" })).getAllByRole("textbox");
   expect([...where, ...texts].map((one) => one.getAttribute("name"))).toEqual(["namespace", "queue", "priority"]);
   expect(screen.queryByLabelText(/^Launch transport/)).toBeNull();
-  await userEvent.click(screen.getByRole("button", { name: "Show Advanced Options" }));
+  await userEvent.click(screen.getByRole("button", { name: "Show advanced options" }));
   expect(screen.getByLabelText(/^Launch transport/)).toBeTruthy();
 });
 
@@ -214,7 +221,7 @@ const description = (field: HTMLElement) =>
 
 test("a field offers what the service lists, and takes any other text unchanged", async () => {
   const { fields } = open({}, { choices });
-  const image = screen.getByLabelText<HTMLInputElement>(/^Training Image/, { selector: "input" });
+  const image = screen.getByLabelText<HTMLInputElement>(/^Training image/, { selector: "input" });
   expect(offeredTo(image)).toEqual(["quay.io/team/a:1"]);
   await userEvent.type(image, "Other/Image: 2");
   await userEvent.tab();
@@ -255,4 +262,72 @@ test("below the GPUs of a Worker is what is free in the cluster and in the chose
   expect(description(screen.getByRole("textbox", { name: "GPUs per Worker" }))).toBe(
     "Free now: 3 of 8 A100Free in the queue team: 0 of 4 nvidia.com/gpu",
   );
+});
+
+test("the namespaces are offered in which the person may create jobs, and a list that has none says so", () => {
+  open({}, { namespaces: { names: ["team", "other"], isPartial: false } });
+  const namespace = () => screen.getByLabelText(/^Namespace/, { selector: "input" });
+  const listed = [...document.querySelectorAll("#field-namespace-list option")].map((one) => one.getAttribute("value"));
+  expect([listed, namespace().getAttribute("aria-describedby")]).toEqual([["team", "other"], null]);
+  cleanup();
+  open({}, { namespaces: { names: [], isPartial: false } });
+  expect(description(namespace())).toMatch(/^You may not create jobs of this kind in any namespace/);
+  cleanup();
+  open({}, { namespaces: { names: ["team"], isPartial: true } });
+  expect(description(namespace())).toBe("There are more namespaces than the list shows. They can be typed.");
+});
+
+const gpu = { resource: "nvidia.com/gpu", title: "GPU", type: "Accelerator" as const };
+const profile = {
+  namespace: "opendatahub",
+  name: "one-gpu",
+  title: "One H100",
+  description: "For training",
+  resources: [
+    { resource: "cpu", title: "CPU", type: "CPU" as const, minimum: "1", initial: "8" },
+    { resource: "memory", title: "Memory", type: "Memory" as const, minimum: "2Gi", maximum: "64Gi", initial: "32Gi" },
+    { ...gpu, minimum: "1", initial: "1" },
+  ],
+  nodeSelector: { gpu: "h100" },
+  tolerations: [{ key: "nvidia.com/gpu", operator: "Exists" as const }],
+};
+const queued = { ...profile, name: "queued", title: "AMD", queue: "amd", nodeSelector: {}, tolerations: [] };
+const amd = { ...gpu, resource: "amd.com/gpu", minimum: "1", initial: "2" };
+const hardwareProfiles = { profiles: [profile, { ...queued, resources: [amd] }], more: false };
+
+test("a hardware profile fills in what its jobs request and where they run, and another one replaces that", async () => {
+  const { fields } = open({ workers: 2, memory: "1Gi" }, { choices: { hardwareProfiles, unknown: [] } });
+  const picker = screen.getByLabelText<HTMLSelectElement>(/^Hardware profile/);
+  await userEvent.selectOptions(picker, "One H100");
+  expect(fields()).toEqual({
+    workers: 2,
+    cpu: "8",
+    memory: "32Gi",
+    gpus: 1,
+    scheduling: { nodeSelector: { gpu: "h100" }, tolerations: profile.tolerations },
+  });
+  expect(description(picker)).toBe("For trainingCPU: at least 1Memory: 2Gi to 64GiGPU: at least 1");
+  await userEvent.selectOptions(picker, "AMD");
+  expect(fields()).toMatchObject({ workers: 2, queue: "amd", worker: { limits: { "amd.com/gpu": "2" } } });
+  expect([fields().cpu, fields().gpus, fields().scheduling?.nodeSelector]).toEqual([undefined, undefined, undefined]);
+  await userEvent.clear(screen.getByRole("textbox", { name: "Queue" }));
+  expect(picker.value).toBe("");
+});
+
+test("what a kind of job has no field for is named, and left out", async () => {
+  const { fields } = open({ kind: "trainjob" }, { choices: { hardwareProfiles, unknown: [] } });
+  const picker = screen.getByLabelText<HTMLSelectElement>(/^Hardware profile/);
+  await userEvent.selectOptions(picker, "One H100");
+  expect([fields().cpu, fields().scheduling]).toEqual(["8", undefined]);
+  expect(description(picker)).toMatch(/Not applied, because a TrainJob has no such fields: Nodes, Tolerations$/);
+});
+
+test("there is no picker where no profile is offered, and a sentence where they could not be read", () => {
+  open({}, { choices: { hardwareProfiles: { profiles: [], more: false }, unknown: [] } });
+  expect(screen.queryByLabelText("Hardware profile")).toBeNull();
+  cleanup();
+  const message = "you may not list hardware profiles";
+  open({}, { choices: { unknown: [{ part: "hardwareProfiles", reason: "NotAllowed", message }] } });
+  expect(screen.getByText(`Hardware profiles cannot be offered: ${message}`)).toBeTruthy();
+  expect(screen.queryByLabelText("Hardware profile")).toBeNull();
 });

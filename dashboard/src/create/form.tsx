@@ -16,13 +16,13 @@ import { type ReactNode, useState } from "react";
 import { freeGpus } from "../components/free-gpus";
 import { bytes, quantityText } from "../format/quantity";
 import { messages } from "../messages";
-import { useKnownNamespaces } from "../shell/namespace";
 import { AdviceHint, adviceOf, takeAdvice } from "./advice";
 import { CommandField } from "./command-field";
 import { type Control, controlsOf, ownScheduling, type Section } from "./controls";
 import { CheckField, ChoiceField, NumberField, TextBox, TextField, YamlField } from "./field";
 import { isObject, kindOfFields, setAt, textAt, type Update } from "./fields";
 import { fieldId, labelOf, useField, useForm } from "./form-context";
+import { HardwareField } from "./hardware-field";
 import { leadTo } from "./lead";
 import { AmountList, TextList, TolerationList, VariableList, VolumeList } from "./lists";
 import { meantMemory } from "./memory";
@@ -37,6 +37,7 @@ export function JobForm() {
     <Form aria-label={text.form} onSubmit={(event) => event.preventDefault()}>
       {(["what", "where", "size", "data"] as const).map((section) => (
         <FormSection key={section} title={text.sections[section]} titleElement="h2">
+          {section === "size" && <HardwareField />}
           <Fields controls={controlsOf(kind, section)} />
         </FormSection>
       ))}
@@ -143,10 +144,20 @@ function GpusField(control: { at: string; least?: number }) {
 }
 
 function NamespaceField({ at }: { at: string }) {
-  const { namespace, onNamespace, faults } = useForm();
-  const known = useKnownNamespaces();
-  const own = faults.get(at) ?? [];
-  return <TextBox at={at} isRequired value={namespace} onChange={onNamespace} list={known} faults={own} />;
+  const { namespace, onNamespace, namespaces, faults } = useForm();
+  const { names = [], isPartial } = namespaces;
+  const note = isPartial ? text.namespaces.partial : namespaces.names?.length === 0 && text.namespaces.none;
+  return (
+    <TextBox
+      at={at}
+      isRequired
+      value={namespace}
+      onChange={onNamespace}
+      list={names}
+      about={note ? [note] : []}
+      faults={faults.get(at) ?? []}
+    />
+  );
 }
 
 /** Pods of a role are placed as the job's others unless they have a scheduling of their own, which may be empty. */

@@ -1,26 +1,29 @@
 // The help of a field, and whether it helped.
 
-import { Button, Content, Flex, Popover } from "@patternfly/react-core";
+import { Button, Content, Flex, Popover, Title } from "@patternfly/react-core";
 import OutlinedQuestionCircleIcon from "@patternfly/react-icons/dist/esm/icons/outlined-question-circle-icon";
 import { memo, useState } from "react";
 import { messages } from "../messages";
 import { labelOf, nameOf } from "./form-context";
+import { referenceOf } from "./reference";
 
 const text = messages.create;
 
 export const FieldHelp = memo(function FieldHelp({ at }: { at: string }) {
   const label = labelOf(at);
-  const { help, link } = text.fields[nameOf(at)];
+  const { help } = text.fields[nameOf(at)];
   if (!help) return null;
   return (
     <Popover
       aria-label={text.help(label)}
-      headerContent={label}
-      headerComponent="h2"
+      // A header of the popover would be a second banner of the page.
       bodyContent={
         <>
+          <Title headingLevel="h2" size="md">
+            {label}
+          </Title>
           <Content component="p">{help}</Content>
-          <a href={link} target="_blank" rel="noreferrer">
+          <a href={referenceOf(at)} target="_blank" rel="noreferrer">
             {messages.common.readMore}
           </a>
         </>

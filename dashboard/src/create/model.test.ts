@@ -13,6 +13,7 @@ import {
   sourceOf,
   stepOf,
   typeCommand,
+  unreadable,
 } from "./model";
 import { readText } from "./yaml-text";
 
@@ -107,4 +108,14 @@ describe("a command", () => {
     expect(shown(changeFields(typed, setAt("command", ["other", "a b"])))).toBe("other 'a b'");
     expect(shown(typeCommand(typed, ""))).toBe("");
   });
+});
+
+test("a text in place of a number is left out of what is checked, so that the service finds the other faults", () => {
+  const begun = answered(beginWithKind("mpijob"), "begin", blank);
+  const typed = changeFields(begun, setAt("workers", "many"));
+  const left = unreadable(typed, ["workers", "mounts"]);
+  expect(left).toEqual(["workers"]);
+  expect(sourceOf(typed, left)).toEqual({ spec: { name: "", image: "" } });
+  expect(sourceOf(typed)).toEqual({ spec: { name: "", image: "", workers: "many" } });
+  expect(unreadable(changeText(typed, "kind: MPIJob\n"), ["workers"])).toEqual([]);
 });

@@ -6,7 +6,7 @@
 
 import { type Kind, kinds, type Schemas } from "../api/client";
 import { hasOpenQuote, joinCommand, splitCommand } from "./command";
-import { type Fields, setAt, specOf, type Update } from "./fields";
+import { type Fields, setAt, specOf, type Update, valueAt } from "./fields";
 import { merge, type Written } from "./yaml-text";
 
 export type Model = {
@@ -111,7 +111,13 @@ export function answered(model: Model, step: Step, { manifest = "", spec }: Sche
   };
 }
 
-/** What the job is created from: the fields, or the person's manifest. */
-export function sourceOf({ text, fields, edited }: Model): RenderBody {
-  return edited ? { manifest: text } : { spec: specOf(fields ?? {}) };
+/** What the job is created from: the fields, or the person's manifest. Without some fields, so that the others can be checked. */
+export function sourceOf({ text, fields = {}, edited }: Model, without: readonly string[] = []): RenderBody {
+  if (edited) return { manifest: text };
+  return { spec: specOf(without.reduce((fields: Fields, path) => setAt(path, undefined)(fields), fields)) };
+}
+
+/** Of some fields, those that hold a text in place of a number, which the service cannot read. */
+export function unreadable({ fields, edited }: Model, paths: readonly string[]): string[] {
+  return paths.filter((path) => !edited && fields && typeof valueAt(fields, path) === "string");
 }

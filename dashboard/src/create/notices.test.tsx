@@ -17,7 +17,7 @@ test("a warning begins with the field's name, and says the same of several roles
     />,
   );
   expect(screen.getAllByRole("listitem").map((item) => item.textContent)).toEqual([
-    `Training Image ${image}`,
+    `Training image ${image}`,
     "resources (Worker) nvidia.com/gpu: 1 is reserved",
     "the Launcher discovers its hosts, but: a failed Worker ends the job",
   ]);

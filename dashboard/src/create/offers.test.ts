@@ -25,6 +25,15 @@ test("who may not read quotas sees the GPUs of a queue that the service counts f
   expect(items).toEqual([{ value: "team", about: "0 of 8 nvidia.com/gpu free" }]);
 });
 
+test("a queue whose quota is unknown is offered with the reason", () => {
+  const unknown = { part: "free", reason: "NotSelected" as const, message: "ClusterQueue all does not select a" };
+  const about = [{ value: "team", about: unknown.message }];
+  const own = { queues: [queue("team", { stopped: true, unknown })], more: false };
+  expect(offers({ queues: own }).queues.items).toEqual(about);
+  const gpus = { queues: { queues: [{ name: "team", stopped: true, sums: [], unknown }] }, unknown: [] };
+  expect(offers({ queues: { queues: [queue("team")], more: false } }, gpus).queues.items).toEqual(about);
+});
+
 test("claims, priority classes and runtimes are offered with what tells them apart", () => {
   const claim = { name: "data", size: "100Gi", accessModes: ["ReadWriteMany"], phase: "Bound" as const };
   const { claims, priorityClasses, runtimes } = offers({

@@ -57,9 +57,12 @@ function ofRuntime({ reference, framework, mpi, nodes }: Schemas["RuntimeChoice"
 }
 
 /** What the quota has free: where the person may not read it, the GPUs that the service counts for everybody. */
-function ofQueue({ name, stopped, free, pending }: Schemas["QueueChoice"], rooms?: Schemas["QueueGpus"][]): Item {
-  if (stopped) return item(name, text.stopped);
+function ofQueue(queue: Schemas["QueueChoice"], rooms?: Schemas["QueueGpus"][]): Item {
+  const { name, stopped, free, pending } = queue;
   const gpus = rooms?.find((one) => one.name === name);
+  const unknown = queue.unknown ?? gpus?.unknown;
+  if (unknown) return item(name, unknown.message);
+  if (stopped) return item(name, text.stopped);
   const room = free ? amountsText(free) : gpus?.sums.length ? roomText(gpus) : undefined;
   return item(name, room && text.free(room), pending !== undefined && text.waiting(pending));
 }

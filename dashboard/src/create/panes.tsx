@@ -9,6 +9,7 @@ import { recall, remember } from "../browser/storage";
 import { freeGpus } from "../components/free-gpus";
 import { LoadingLines } from "../components/states";
 import { messages } from "../messages";
+import type { NamespacesOfNew } from "../shell/namespace";
 import { AdviceCard } from "./advice";
 import type { Check } from "./check";
 import { pathsOf } from "./controls";
@@ -16,6 +17,7 @@ import { placeFaults } from "./faults";
 import { kindOfFields, textAt } from "./fields";
 import { JobForm } from "./form";
 import { FormProvider } from "./form-context";
+import type { Hardware } from "./hardware";
 import { isToBegin } from "./model";
 import { Faults, FieldFaults, Warnings } from "./notices";
 import type { Offers } from "./offers";
@@ -34,6 +36,7 @@ export type Page = {
   rendering: Rendering;
   namespace: string;
   onNamespace: (namespace: string) => void;
+  namespaces: NamespacesOfNew;
   kind: Kind | undefined;
   check: Check;
   /** Faults that the service found. */
@@ -42,6 +45,7 @@ export type Page = {
   blocked: FieldFault[];
   block: (path: string, why: string | undefined) => void;
   offers: Offers;
+  hardware: Hardware;
   gpus: Read<Gpus>;
 };
 
@@ -125,7 +129,7 @@ function Cards({ check, free, isWide, isKnown }: CardsProps) {
 }
 
 function FormPane({ store, rendering, kind, faults, blocked, check, block, ...page }: Page) {
-  const { namespace, onNamespace, offers, gpus } = page;
+  const { namespace, onNamespace, namespaces, offers, hardware, gpus } = page;
   const { fields, hasFields } = store.model;
   // A default that appears in a field while somebody types there would be taken for their own.
   const isBeginning = isToBegin(store.model) && rendering.error === undefined;
@@ -146,8 +150,10 @@ function FormPane({ store, rendering, kind, faults, blocked, check, block, ...pa
     block,
     namespace,
     onNamespace,
+    namespaces,
     advice: check.answer?.advice,
     offers,
+    hardware,
     gpus,
   };
   return (

@@ -1,7 +1,7 @@
 // Keeps fields and manifest in step through the service, in the order of what was typed: an answer to something that was changed
 // since is dropped.
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { ask, client, type Schemas } from "../api/client";
 import { isTemporary } from "../api/problem";
 import { pollInterval } from "../api/stream";
@@ -95,9 +95,9 @@ export type Rendering = {
   source: () => Promise<RenderBody>;
 };
 
-export function useRendering(store: Store, namespace: string): Rendering {
+/** `written`: what was read of the model's text. */
+export function useRendering(store: Store, namespace: string, written: Written): Rendering {
   const { model, latest, answer } = store;
-  const written = useMemo(() => readText(model.text), [model.text]);
   const step = stepOf(model, written);
   const [error, setError] = useState<unknown>();
   const [attempt, setAttempt] = useState(0);

@@ -22,7 +22,9 @@ import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclam
 import { Fragment, useState } from "react";
 import { Link } from "react-router-dom";
 import type { Fix, Job } from "../api/client";
+import { guideSection } from "../api/docs";
 import { LinkButton } from "../components/link-button";
+import { Sentence } from "../components/sentences";
 import { ErrorAlert } from "../components/states";
 import { bytes, quantityText } from "../format/quantity";
 import { duration } from "../format/time";
@@ -42,6 +44,7 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
   const failure = job.failure ?? { evidence: [] };
   const cause = failure.cause || job.row?.cause || job.row?.phaseReason || "";
   const wasCancelled = job.row?.health === "cancelled";
+  const guide = guideSection(failure.link);
   return (
     <Card component="section" aria-labelledby="failure-title">
       <CardTitle component="h2" id="failure-title">
@@ -58,14 +61,14 @@ export function ErrorCard({ job, jobRef, isGone, mayCreate }: Props) {
       </CardTitle>
       <CardBody>
         <p className="job-message">
-          <bdi>{failure.message ? shorten(failure.message).text : text.unknown}</bdi>
+          <Sentence text={failure.message ? shorten(failure.message).text : text.unknown} />
         </p>
         <DescriptionList orientation={{ sm: "horizontal" }} isCompact horizontalTermWidthModifier={{ default: "16ch" }}>
           {failure.suggestion && !wasCancelled && (
             <Fact term={text.whatToDo}>
-              <bdi>{failure.suggestion}</bdi>{" "}
-              {failure.link?.startsWith("https://") && (
-                <a href={failure.link} target="_blank" rel="noreferrer">
+              <Sentence text={failure.suggestion} />{" "}
+              {guide && (
+                <a href={guide} target="_blank" rel="noreferrer">
                   {text.guide}
                 </a>
               )}

@@ -73,6 +73,7 @@ describe("events", () => {
       conditions: [],
       pods: [],
       unread: [],
+      warnings: [],
       attempts: 1,
       steps: [],
       attemptList: [],

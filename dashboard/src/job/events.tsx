@@ -14,6 +14,7 @@ import {
 } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useState } from "react";
+import { Sentence } from "../components/sentences";
 import { ErrorAlert, ErrorState, LoadingLines, NothingHere } from "../components/states";
 import { clock } from "../format/time";
 import { messages } from "../messages";
@@ -119,7 +120,7 @@ function EventTable({ groups }: { groups: EventGroup[] }) {
                 <Objects group={group} />
               </Td>
               <Td dataLabel={text.columns.message} className="job-wrap">
-                <bdi>{readable(group.message)}</bdi>
+                <Sentence text={readable(group.message)} />
               </Td>
               <Td dataLabel={text.columns.count}>
                 {group.count > 1 ? (

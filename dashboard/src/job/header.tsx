@@ -154,10 +154,11 @@ function Actions({ job, jobRef, may, start }: Props) {
   };
   return (
     <Dropdown
+      shouldFocusFirstItemOnOpen
       isOpen={open}
       onOpenChange={setOpen}
       onSelect={() => setOpen(false)}
-      popperProps={{ position: "right" }}
+      popperProps={{ position: "right", appendTo: "inline" }}
       toggle={(toggle) => (
         <MenuToggle ref={toggle} isExpanded={open} onClick={() => setOpen(!open)}>
           {text.actions.toggle}

@@ -7,8 +7,8 @@ import { AttemptsCard } from "./attempts-card";
 import { ErrorCard } from "./error-card";
 import { stateText, workersOf } from "./health";
 import { InShort } from "./in-short";
-import { PhasesCard } from "./phases-card";
 import { PodDetails } from "./pod-details";
+import { StepsCard } from "./steps-card";
 import type { JobTab } from "./tab";
 import { Timeline } from "./timeline";
 import { timelineOf } from "./timeline-items";
@@ -42,7 +42,7 @@ export function Overview({ job, jobRef, manifest, live, isGone, may, start }: Jo
         <InShort job={job} jobRef={jobRef} manifest={manifest} live={live} />
       </GridItem>
       <GridItem>
-        <PhasesCard job={job} />
+        <StepsCard job={job} />
       </GridItem>
       <GridItem xl={7}>
         <WorkersCard job={job} jobRef={jobRef} manifest={manifest} events={events} />

@@ -1,15 +1,15 @@
 // The page of one job: its head, its tabs, and what to say when it is gone, forbidden or out of reach.
 
 import "./job.css";
-import { Alert, AlertActionLink, PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import { PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link, useLocation, useNavigate, useParams } from "react-router-dom";
-import { type Job, kindOf } from "../api/client";
+import { kindOf } from "../api/client";
 import { allowed, useIdentity } from "../api/identity";
 import { useLiveJobs } from "../api/live";
 import { hasCode } from "../api/problem";
 import { PageHeader } from "../components/page-header";
-import { ErrorAlert, ErrorState, LoadingLines } from "../components/states";
+import { ErrorState, LoadingLines } from "../components/states";
 import { TabKeys } from "../components/tab-keys";
 import { type Action, jobAddress } from "../jobs/actions";
 import { useActionStarter } from "../jobs/start-action";
@@ -17,6 +17,7 @@ import { messages } from "../messages";
 import { MomentBar } from "./cursor";
 import { JobHeader } from "./header";
 import { readManifest } from "./manifest";
+import { Notices } from "./notices";
 import { Overview } from "./overview";
 import type { JobTab } from "./tab";
 import { hasEnded, type Ref, useJob } from "./use-job";
@@ -114,40 +115,6 @@ function useReplaced(uid: string | undefined): boolean {
   const first = useRef(uid);
   first.current ??= uid;
   return Boolean(uid && first.current !== uid);
-}
-
-type NoticesProps = { error: unknown; job: Job; isReplaced: boolean; onRetry: () => void };
-
-function Notices({ error, job, isReplaced, onRetry }: NoticesProps) {
-  const navigate = useNavigate();
-  if (hasCode(error, "NotFound"))
-    return (
-      <Alert
-        isInline
-        isLiveRegion
-        component="h2"
-        variant="warning"
-        title={text.gone.title(job.row?.name ?? "")}
-        actionLinks={<AlertActionLink onClick={() => void navigate("/jobs")}>{text.deletedToList}</AlertActionLink>}
-      >
-        {text.gone.body}
-      </Alert>
-    );
-  return (
-    <>
-      {Boolean(error) && <ErrorAlert error={error} title={text.stale} onRetry={onRetry} />}
-      {isReplaced && (
-        <Alert isInline isLiveRegion component="h2" variant="info" title={text.replaced.title}>
-          {text.replaced.body}
-        </Alert>
-      )}
-      {job.unread.length > 0 && (
-        <Alert isInline component="h2" variant="warning" title={text.unread}>
-          <bdi>{job.unread.join("; ")}</bdi>
-        </Alert>
-      )}
-    </>
-  );
 }
 
 function JobTabs({ tab }: { tab: JobTab }) {

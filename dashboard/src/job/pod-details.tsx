@@ -14,6 +14,7 @@ import { keys } from "../api/cache";
 import type { Pod } from "../api/client";
 import { errorOf, hasCode } from "../api/problem";
 import { ScrollRegion } from "../components/scroll-region";
+import { Sentence } from "../components/sentences";
 import { ErrorAlert, LoadingLines } from "../components/states";
 import { Age } from "../components/time";
 import { messages } from "../messages";
@@ -56,7 +57,7 @@ export function PodDetails({ jobRef, pod, state, manifest, events, heading: Head
             // biome-ignore lint/suspicious/noArrayIndexKey: the same may happen twice in a second.
             <ListItem key={place}>
               {event.at && <MomentButton time={event.at} what={event.reason ?? ""} />} <strong>{event.reason}</strong>{" "}
-              <bdi>{readable(event.message ?? "")}</bdi>
+              <Sentence text={readable(event.message ?? "")} />
             </ListItem>
           ))}
         </List>

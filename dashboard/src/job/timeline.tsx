@@ -5,6 +5,7 @@ import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle
 import CircleIcon from "@patternfly/react-icons/dist/esm/icons/circle-icon";
 import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
 import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";
+import { Sentence } from "../components/sentences";
 import { sentence } from "../format/words";
 import { messages } from "../messages";
 import { MomentButton, placeOf, useMoment } from "./cursor";
@@ -38,7 +39,7 @@ export function Timeline({ moments }: { moments: readonly Moment[] }) {
             </Icon>
             <MomentButton time={moment.at} what={titleOf(moment)} />
             <span>
-              <strong>{titleOf(moment)}</strong> {moment.message && <bdi>{readable(moment.message)}</bdi>}
+              <strong>{titleOf(moment)}</strong> {moment.message && <Sentence text={readable(moment.message)} />}
               {place === marked && <span className="pf-v6-u-screen-reader">{messages.job.moment.mark}</span>}
             </span>
           </li>

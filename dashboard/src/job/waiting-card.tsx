@@ -4,6 +4,7 @@ import { Button, Card, CardBody, CardFooter, CardTitle, Icon, List, ListItem } f
 import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";
 import PauseCircleIcon from "@patternfly/react-icons/dist/esm/icons/pause-circle-icon";
 import type { Finding, Job } from "../api/client";
+import { Sentence } from "../components/sentences";
 import { sentence } from "../format/words";
 import type { StartAction } from "../jobs/start-action";
 import { messages } from "../messages";
@@ -57,7 +58,7 @@ export function WaitingCard({ job, jobRef }: { job: Job; jobRef: Ref }) {
       <CardBody>
         {waiting?.actor && waiting.actor !== "Nobody" && (
           <p>
-            <strong>{messages.job.phases.actors[waiting.actor]}</strong>
+            <strong>{messages.job.steps.actors[waiting.actor]}</strong>
           </p>
         )}
         {waiting?.cause && !findings.some(({ reason }) => reason === waiting.cause) && (
@@ -69,7 +70,7 @@ export function WaitingCard({ job, jobRef }: { job: Job; jobRef: Ref }) {
         <List isPlain>
           {waits.map(([why, pods]) => (
             <ListItem key={why} className="job-note">
-              {text.pods(pods)}: <bdi>{readable(why)}</bdi>
+              {text.pods(pods)}: <Sentence text={readable(why)} />
             </ListItem>
           ))}
         </List>
@@ -81,11 +82,11 @@ export function WaitingCard({ job, jobRef }: { job: Job; jobRef: Ref }) {
 function FindingText({ finding: { message = "", advice = "" } }: { finding: Finding }) {
   return (
     <p className="job-message">
-      <bdi>{message}</bdi>
+      <Sentence text={message} />
       {advice && (
         <>
           {". "}
-          <strong>{messages.job.failure.whatToDo}:</strong> <bdi>{advice}</bdi>
+          <strong>{messages.job.failure.whatToDo}:</strong> <Sentence text={advice} />
         </>
       )}
     </p>

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { columns, isFiltered, listQuery, sortable, sortedBy, sortOf, viewOf, withView } from "./filter";
+import { columns, isFiltered, listQuery, partsOfColumn, sortable, sortedBy, sortOf, viewOf, withView } from "./filter";
 
 const address = (text: string) => new URLSearchParams(text);
 
@@ -39,6 +39,28 @@ describe("the address of the list", () => {
     const view = viewOf(address("kind=cronjob&sort=owner&limit=9999&columns=secrets"));
     expect(view).toEqual(viewOf(address("")));
     expect(viewOf(address("columns=gpus")).columns).toEqual(["name", "gpus"]);
+  });
+});
+
+describe("columns of metrics", () => {
+  test("are in the address, each once, and ask for their values", () => {
+    const view = viewOf(
+      address("metric=last:loss&metric=highest:a,b:c&metric=last:loss&metric=first:loss&metric=last:"),
+    );
+    expect(view.metrics).toEqual(["last:loss", "highest:a,b:c"]);
+    expect(view.metrics.map(partsOfColumn)).toEqual([
+      ["last", "loss"],
+      ["highest", "a,b:c"],
+    ]);
+    expect(viewOf(withView(address(""), view)).metrics).toEqual(view.metrics);
+    expect(listQuery("", view).metrics).toBe(true);
+    expect(listQuery("", viewOf(address("")))).not.toHaveProperty("metrics");
+    expect(listQuery("", viewOf(address("")), true).metrics).toBe(true);
+  });
+
+  test("are bounded", () => {
+    const many = Array.from({ length: 20 }, (_, index) => `metric=last:m${index}`).join("&");
+    expect(viewOf(address(many)).metrics).toHaveLength(8);
   });
 });
 

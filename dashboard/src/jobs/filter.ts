@@ -20,6 +20,12 @@ export const columns = [
 export type Column = (typeof columns)[number];
 const defaultColumns: readonly Column[] = ["name", "state", "workers", "namespace", "owner", "gpus", "created"];
 
+/** A value of a metric of the jobs' training, in the columns after these: `last:loss`. */
+export const metricValues = ["last", "lowest", "highest"] as const;
+export type MetricValue = (typeof metricValues)[number];
+export type MetricColumn = `${MetricValue}:${string}`;
+const mostMetrics = 8;
+
 export const phases = ["Pending", "Queued", "Suspended", "Initializing", "Running", "Succeeded", "Failed"] as const;
 export const pageSizes = [20, 50, 100] as const;
 const defaultSize = 50;
@@ -54,6 +60,7 @@ export type View = {
   /** The `continue` of each page from the second to this one. */
   pages: string[];
   columns: readonly Column[];
+  metrics: readonly MetricColumn[];
 };
 
 /** Reads an address; what it does not know, it leaves out. */
@@ -73,7 +80,18 @@ export function viewOf(query: URLSearchParams): View {
     limit: pageSizes.find((size) => size === limit) ?? defaultSize,
     pages: query.getAll("continue"),
     columns: shown.length ? withName(shown) : defaultColumns,
+    metrics: [...new Set(query.getAll("metric").filter(isMetricColumn))].slice(0, mostMetrics),
   };
+}
+
+function isMetricColumn(text: string): text is MetricColumn {
+  return metricValues.some((value) => text.startsWith(`${value}:`) && text.length > value.length + 1);
+}
+
+/** Its value, and the metric's name. */
+export function partsOfColumn(column: MetricColumn): [MetricValue, string] {
+  const at = column.indexOf(":");
+  return [column.slice(0, at) as MetricValue, column.slice(at + 1)];
 }
 
 function withName(shown: Column[]): Column[] {
@@ -93,6 +111,7 @@ export function withView(query: URLSearchParams, change: Partial<View>): URLSear
   set("sort", view.sort === defaultSort ? [] : [view.sort]);
   set("limit", view.limit === defaultSize ? [] : [String(view.limit)]);
   set("columns", view.columns.join() === defaultColumns.join() ? [] : [view.columns.join()]);
+  set("metric", view.metrics);
   set("continue", view.pages);
   return after;
 }
@@ -103,7 +122,8 @@ export function streamFilter(namespace: string, view: View) {
   return { namespace, kind, phase, owner, q, labels };
 }
 
-export function listQuery(namespace: string, view: View): ListQuery {
+/** `metrics`: whether their values are asked for, because they are shown or can be chosen. */
+export function listQuery(namespace: string, view: View, metrics = view.metrics.length > 0): ListQuery {
   const { since, until, sort, limit } = view;
   const wanted = {
     ...streamFilter(namespace, view),
@@ -113,6 +133,7 @@ export function listQuery(namespace: string, view: View): ListQuery {
     limit,
     continue: view.pages.at(-1),
     total: true,
+    metrics,
   };
   return Object.fromEntries(
     Object.entries(wanted).filter(([, value]) => value && !(Array.isArray(value) && !value.length)),

@@ -3,7 +3,7 @@
 import { Button, PageSection } from "@patternfly/react-core";
 import CubesIcon from "@patternfly/react-icons/dist/esm/icons/cubes-icon";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useCallback, useMemo } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { useSearchParams } from "react-router-dom";
 import { keys } from "../api/cache";
 import { ask, client } from "../api/client";
@@ -15,25 +15,33 @@ import { messages } from "../messages";
 import { Alerts } from "../notifications/alerts";
 import { useNamespace } from "../shell/namespace";
 import { isFiltered, listQuery, noFilters, streamFilter, type View, viewOf, withView } from "./filter";
+import { knownMetrics, MetricsContext } from "./metric-columns";
 import { JobsPaging } from "./paging";
 import { useSelection } from "./selection";
 import { JobsTable } from "./table";
 import { JobsToolbar } from "./toolbar";
 
 const text = messages.jobs;
+const metricsInterval = 15_000;
 
 export function JobsPage() {
   const [namespace] = useNamespace();
   const [view, change] = useJobsView();
-  const query = listQuery(namespace, view);
+  const [offersMetrics, setOffersMetrics] = useState(false);
+  const query = listQuery(namespace, view, offersMetrics || view.metrics.length > 0);
   useLiveJobs(streamFilter(namespace, view));
   const polling = usePolling();
   const list = useQuery({
     queryKey: keys.jobs(query),
     queryFn: ({ signal }) => ask(client.GET("/api/v1/jobs", { params: { query }, signal })),
     placeholderData: keepPreviousData,
-    refetchInterval: polling,
+    // A value changes without a change of its job's row.
+    refetchInterval: polling || (view.metrics.length > 0 && metricsInterval),
   });
+  const metrics = useMemo(
+    () => (list.data && !list.isPlaceholderData ? knownMetrics(list.data) : undefined),
+    [list.data, list.isPlaceholderData],
+  );
   const [selection, select] = useSelection(list.data?.jobs);
   return (
     <>
@@ -47,6 +55,8 @@ export function JobsPage() {
           total={list.data?.total}
           selection={selection}
           select={select}
+          metrics={metrics}
+          offerMetrics={() => setOffersMetrics(true)}
         />
         {list.error && list.data && (
           <ErrorAlert error={list.error} title={text.stale} onRetry={() => void list.refetch()} />
@@ -56,14 +66,16 @@ export function JobsPage() {
         ) : list.data && !list.data.jobs.length && !view.pages.length ? (
           <Nothing view={view} change={change} />
         ) : (
-          <JobsTable
-            rows={list.data?.jobs}
-            view={view}
-            change={change}
-            selection={selection}
-            select={select}
-            isOld={list.isPlaceholderData}
-          />
+          <MetricsContext.Provider value={metrics}>
+            <JobsTable
+              rows={list.data?.jobs}
+              view={view}
+              change={change}
+              selection={selection}
+              select={select}
+              isOld={list.isPlaceholderData}
+            />
+          </MetricsContext.Provider>
         )}
         <JobsPaging view={view} change={change} next={list.data?.continue} total={list.data?.total} />
       </PageSection>

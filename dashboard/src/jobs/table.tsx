@@ -13,7 +13,8 @@ import { duration } from "../format/time";
 import { messages } from "../messages";
 import { mainElement } from "../shell/main-element";
 import { type Action, cloneAddress, jobAddress, permits, rowKey } from "./actions";
-import { type Column, sortable, sortedBy, sortOf, type View } from "./filter";
+import { type Column, type MetricColumn, sortable, sortedBy, sortOf, type View } from "./filter";
+import { columnTitle, MetricCell } from "./metric-columns";
 import type { Select, Selection } from "./selection";
 import { type StartAction, useActionStarter } from "./start-action";
 
@@ -58,6 +59,11 @@ export function JobsTable({ rows: newest, view, change, selection, select, isOld
                 {text.columns[column]}
               </Th>
             ))}
+            {view.metrics.map((column) => (
+              <Th key={column} modifier="nowrap">
+                <bdi>{columnTitle(column)}</bdi>
+              </Th>
+            ))}
             <Th screenReaderText={text.actions.toggle} />
           </Tr>
         </Thead>
@@ -68,6 +74,7 @@ export function JobsTable({ rows: newest, view, change, selection, select, isOld
                   key={rowKey(row)}
                   row={row}
                   columns={view.columns}
+                  metrics={view.metrics}
                   selected={selection.has(rowKey(row))}
                   select={select}
                   start={start}
@@ -101,14 +108,24 @@ function loadingRows(view: View): ReactNode {
           <Skeleton width={`${width}%`} screenreaderText={messages.common.loading} />
         </Td>
       ))}
+      {view.metrics.map((column) => (
+        <Td key={column} />
+      ))}
       <Td />
     </Tr>
   ));
 }
 
-type RowProps = { row: JobRow; columns: readonly Column[]; selected: boolean; select: Select; start: StartAction };
+type RowProps = {
+  row: JobRow;
+  columns: readonly Column[];
+  metrics: readonly MetricColumn[];
+  selected: boolean;
+  select: Select;
+  start: StartAction;
+};
 
-const Row = memo(function Row({ row, columns, selected, select, start }: RowProps) {
+const Row = memo(function Row({ row, columns, metrics, selected, select, start }: RowProps) {
   const name = row.name ?? "";
   return (
     <Tr isRowSelected={selected} data-row={rowKey(row)}>
@@ -128,6 +145,11 @@ const Row = memo(function Row({ row, columns, selected, select, start }: RowProp
           modifier={column === "name" || column === "workers" ? "breakWord" : "nowrap"}
         >
           {cells[column](row)}
+        </Td>
+      ))}
+      {metrics.map((column) => (
+        <Td className="app-cell" key={column} dataLabel={columnTitle(column)} modifier="nowrap">
+          <MetricCell uid={row.uid} column={column} />
         </Td>
       ))}
       <Td isActionCell>

@@ -18,7 +18,8 @@ import { sentence } from "../format/words";
 import { messages } from "../messages";
 import { BulkActions } from "./bulk-actions";
 import { CreatedFilter, createdText } from "./created-filter";
-import { type Column, columns, noFilters, phases, type View } from "./filter";
+import { type Column, columns, type MetricColumn, noFilters, phases, type View } from "./filter";
+import { columnChoices, columnTitle, type KnownMetrics } from "./metric-columns";
 import type { Select, Selection } from "./selection";
 import { ViewsMenu } from "./views";
 
@@ -32,9 +33,12 @@ type Props = {
   total: number | undefined;
   selection: Selection;
   select: Select;
+  metrics: KnownMetrics | undefined;
+  /** Has the values of metrics loaded, so that they can be chosen. */
+  offerMetrics: () => void;
 };
 
-export function JobsToolbar({ view, change, isLoading, total, selection, select }: Props) {
+export function JobsToolbar({ view, change, isLoading, total, selection, select, metrics, offerMetrics }: Props) {
   return (
     <Toolbar
       clearAllFilters={() => change(noFilters)}
@@ -58,14 +62,7 @@ export function JobsToolbar({ view, change, isLoading, total, selection, select 
             <ViewsMenu />
           </ToolbarItem>
           <ToolbarItem>
-            <ChoiceMenu
-              label={text.columnsToggle}
-              options={columns.filter((column) => column !== "name").map((column) => [column, text.columns[column]])}
-              chosen={view.columns}
-              onToggle={(column) =>
-                change({ columns: toggledColumns(view.columns, column as Column), pages: view.pages }, true)
-              }
-            />
+            <ColumnsMenu view={view} change={change} metrics={metrics} offerMetrics={offerMetrics} />
           </ToolbarItem>
           <ToolbarItem>
             <BulkActions selection={selection} select={select} />
@@ -73,6 +70,34 @@ export function JobsToolbar({ view, change, isLoading, total, selection, select 
         </ToolbarGroup>
       </ToolbarContent>
     </Toolbar>
+  );
+}
+
+function ColumnsMenu({
+  view,
+  change,
+  metrics,
+  offerMetrics,
+}: Pick<Props, "view" | "change" | "metrics" | "offerMetrics">) {
+  const own = columns.filter((column) => column !== "name");
+  const options = [
+    ...own.map((column): [string, string] => [column, text.columns[column]]),
+    ...columnChoices(metrics, view.metrics).map((column): [string, string] => [column, columnTitle(column)]),
+  ];
+  const isOwn = (value: string): value is Column => columns.some((column) => column === value);
+  const toggle = (value: string) =>
+    isOwn(value)
+      ? { columns: toggledColumns(view.columns, value) }
+      : { metrics: toggled(view.metrics, value) as MetricColumn[] };
+  return (
+    <ChoiceMenu
+      label={text.columnsToggle}
+      options={options}
+      chosen={[...view.columns, ...view.metrics]}
+      onOpen={offerMetrics}
+      onToggle={(value) => change({ ...toggle(value), pages: view.pages }, true)}
+      isScrollable
+    />
   );
 }
 

@@ -26,7 +26,8 @@ export const common = {
   user: {
     menu: (name: string) => `User ${name}`,
     signOut: "Sign out",
-    api: "Reference of the API",
+    notSignedOut: "You are still signed in",
+    api: "API reference",
     unknown: "Not signed in",
   },
   live: {
@@ -81,7 +82,10 @@ export const common = {
   closeNotice: (title: string) => `Close the notice: ${title}`,
   notLoaded: {
     title: "The page could not be loaded",
-    body: "The service cannot be reached, or it has a newer version of this page. Reload to try again. What you have typed in a form is kept.",
+    body: "The service cannot be reached, or it has a newer version of this page.",
+    byItself: "It is loaded again when the service answers.",
+    reload: "Reload to try again.",
+    kept: "What you have typed in a form is kept.",
   },
   crashed: { title: "The page has an error", body: "Reload it. If this happens again, report it with the text below." },
   feedback: "Give feedback",

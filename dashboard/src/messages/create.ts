@@ -1,7 +1,5 @@
 // Words of creating a job.
 
-const guide = "https://github.com/opendatahub-io/odh-mpi/blob/main/docs";
-
 export const create = {
   title: "Create job",
   titleOf: (kind: string) => `Create ${kind}`,
@@ -42,7 +40,7 @@ export const create = {
     unsure: "Not sure?",
     unsureBody:
       "If your command begins with mpirun or horovodrun, take MPIJob. If it begins with torchrun, take PyTorchJob. If it uses none of these, an MPIJob runs it once on every rank.",
-    former: "Or begin with a job that you ran before: open its menu in the list of jobs, then “Clone and Modify”.",
+    former: "Or begin with a job that you ran before: open its menu in the list of jobs, then “Clone and modify”.",
     drop: "Drop a YAML file anywhere on this page, or choose one.",
     file: "Choose a file",
     fileTooLarge: "The file is larger than 1 MiB; a manifest is smaller",
@@ -67,212 +65,174 @@ export const create = {
     name: {
       label: "Name",
       help: "How you find the job again. Its Workers' names begin with it.",
-      link: `${guide}/quick-start.md`,
     },
     namespace: {
       label: "Namespace",
       help: "Where the job runs. Its quota limits what your team uses together.",
-      link: `${guide}/quick-start.md`,
     },
     image: {
-      label: "Training Image",
+      label: "Training image",
       help: "The container image with your program and its libraries, for all Workers and the Launcher. Name a version, not “latest”.",
-      link: `${guide}/quick-start.md`,
     },
     command: {
       label: "Command",
       help: "What each rank runs. Quote arguments that contain spaces. No shell runs it: for pipes, variables and scripts of several lines write sh -c '…'.",
-      link: `${guide}/quick-start.md`,
     },
     inLauncher: {
       label: "Run the command on every rank",
       help: "Without it, the command runs once, in the Launcher, exactly as given.",
-      link: `${guide}/quick-start.md`,
     },
     workdir: {
       label: "Working directory",
       help: "Where the command starts. The image's own if empty.",
-      link: `${guide}/quick-start.md`,
+    },
+    hardware: {
+      label: "Hardware profile",
+      help: "Fills in CPU, memory, GPUs, queue and nodes as an administrator has set them up. You can change the fields afterwards.",
     },
     workers: {
       label: "Number of Workers",
       help: "How many pods train together. More Workers train faster only as long as the data keeps up.",
-      link: `${guide}/quick-start.md`,
     },
     gpus: {
       label: "GPUs per Worker",
       help: "NVIDIA GPUs. Each Worker gets this many whole GPUs on one node. For other vendors' GPUs, set a limit under “Only the Workers”.",
-      link: `${guide}/guides/troubleshooting.md`,
     },
     cpu: {
       label: "CPU per Worker",
       help: "Cores: 4, 0.5 or 500m. Loading data needs about 4 to 8 for each GPU.",
-      link: `${guide}/guides/troubleshooting.md`,
     },
     memory: {
       label: "Memory per Worker",
       help: "For example 32Gi. A Worker that uses more is killed (OOMKilled).",
-      link: `${guide}/guides/troubleshooting.md`,
     },
     runtime: {
       label: "Runtime",
       help: "The ClusterTrainingRuntime with image, framework and start-up; trainingruntime/NAME for one of the namespace.",
-      link: `${guide}/quick-start.md`,
     },
     slots: {
       label: "Slots per Worker",
       help: "How many ranks run on each Worker. If empty, one for each GPU, or one.",
-      link: `${guide}/reference/operator.md`,
     },
     mpi: {
       label: "MPI implementation",
       help: "The one in the image.",
-      link: `${guide}/reference/operator.md`,
     },
     transport: {
       label: "Launch transport",
       help: "How the Launcher reaches the Workers. The agent works in every image; SSH needs ssh and sshd in the image.",
-      link: `${guide}/reference/operator.md`,
     },
     untagged: {
       label: "Tag each rank's output",
       help: "With tags, the log can be searched by rank. They are removed where lines are shown.",
-      link: `${guide}/reference/operator.md`,
     },
     restricted: {
       label: "Meet the Pod Security Standard “restricted”",
       help: "Jobs in a namespace that enforces it do so anyway. The image must not run as root.",
-      link: `${guide}/reference/operator.md`,
     },
     env: {
       label: "Environment variables",
       help: "For the Launcher, the Workers and their ranks.",
-      link: `${guide}/reference/operator.md`,
     },
     variables: {
       label: "Variables from Secrets and ConfigMaps",
       help: "Variables whose values are in objects of the namespace, for example tokens.",
-      link: `${guide}/reference/operator.md`,
     },
     mounts: {
       label: "Volumes",
       help: "Claims, Secrets, ConfigMaps and scratch space, and where your program finds them.",
-      link: `${guide}/reference/operator.md`,
     },
     queue: {
       label: "Queue",
       help: "The Kueue LocalQueue in which the job waits for its share.",
-      link: `${guide}/reference/operator.md`,
     },
     priority: {
       label: "Priority class",
       help: "Jobs of a higher class run first, and may displace others.",
-      link: `${guide}/reference/operator.md`,
     },
     deadlineSeconds: {
       label: "Deadline, in seconds",
       help: "A job that runs longer than this fails.",
-      link: `${guide}/reference/operator.md`,
     },
     retries: {
       label: "Retries",
       help: "How often a job that failed starts again.",
-      link: `${guide}/reference/operator.md`,
     },
     ttlSeconds: {
       label: "Delete after, in seconds",
       help: "How long the job is kept after its end. For ever if empty.",
-      link: `${guide}/reference/operator.md`,
     },
     cleanPodPolicy: {
       label: "Pods to delete at the end",
       help: "Running: pods that still hold resources. None keeps them all, for example to look into them.",
-      link: `${guide}/reference/operator.md`,
     },
     minAvailable: {
       label: "Pods that must fit",
       help: "How many pods must fit before any starts (gang scheduling). All if empty.",
-      link: `${guide}/reference/operator.md`,
     },
     suspend: {
       label: "Create suspended",
       help: "",
-      link: "",
     },
     labels: {
       label: "Labels",
       help: "Labels to find and group jobs by.",
-      link: `${guide}/reference/operator.md`,
     },
     annotations: {
       label: "Annotations",
       help: "Annotations of Kubernetes and of other tools.",
-      link: `${guide}/reference/operator.md`,
     },
     workerFailure: {
       label: "If a Worker fails",
       help: "End the job, restart all pods, or replace the Worker.",
-      link: `${guide}/reference/operator.md`,
     },
     maxGangRestarts: {
       label: "Restarts of all pods",
       help: "How often all pods restart after a failure of the infrastructure.",
-      link: `${guide}/reference/operator.md`,
     },
     startTimeout: {
       label: "Start timeout",
       help: "How long a Worker may take to be ready, for example 10m.",
-      link: `${guide}/reference/operator.md`,
     },
     stallTimeout: {
       label: "Stall timeout",
       help: "How long the job may be silent before it counts as stalled, for example 10m.",
-      link: `${guide}/reference/operator.md`,
     },
     nodeSelector: {
       label: "Nodes",
       help: "Labels that a node must have, for example a GPU model or a region.",
-      link: `${guide}/reference/operator.md`,
     },
     tolerations: {
       label: "Tolerations",
       help: "Taints of nodes that the pods accept, for example nvidia.com/gpu.",
-      link: `${guide}/reference/operator.md`,
     },
     affinity: {
       label: "Affinity",
       help: "Rules about nodes and other pods, as a pod's affinity: YAML or JSON.",
-      link: `${guide}/reference/operator.md`,
     },
     topologySpread: {
       label: "Topology spread",
       help: "How the pods are spread, as a pod's topologySpreadConstraints: YAML or JSON.",
-      link: `${guide}/reference/operator.md`,
     },
     scheduler: {
       label: "Scheduler",
       help: "The scheduler's name. The cluster's own if empty.",
-      link: `${guide}/reference/operator.md`,
     },
     limits: {
       label: "Limits",
       help: "What a pod may use at most, by resource, for example amd.com/gpu or ephemeral-storage.",
-      link: `${guide}/reference/operator.md`,
     },
     requests: {
       label: "Requests",
       help: "What the scheduler reserves, by resource. As much as the limits if empty.",
-      link: `${guide}/reference/operator.md`,
     },
     restartPolicy: {
       label: "Restart policy",
       help: "When a container that has ended is started again.",
-      link: `${guide}/reference/operator.md`,
     },
     scheduling: {
       label: "Place these pods differently",
       help: "Nodes, tolerations and the rest are then those below, not those of the job.",
-      link: `${guide}/reference/operator.md`,
     },
   },
   choices: {
@@ -295,7 +255,7 @@ export const create = {
   sections: {
     what: "What to run",
     where: "Where to run",
-    size: "How big",
+    size: "Resources",
     data: "Data",
     more: "How it runs",
     failures: "Failures",
@@ -303,8 +263,8 @@ export const create = {
     worker: "Only the Workers",
     launcher: "Only the Launcher",
   },
-  showAdvanced: "Show Advanced Options",
-  hideAdvanced: "Hide Advanced Options",
+  showAdvanced: "Show advanced options",
+  hideAdvanced: "Hide advanced options",
   ofWorkers: (field: string) => `${field} (Workers)`,
   ofLauncher: (field: string) => `${field} (Launcher)`,
   parts: {
@@ -341,7 +301,7 @@ export const create = {
   helpful: { question: "Was this helpful?", yes: "Yes", no: "No", thanks: "Thank you.", tell: "Say what is missing" },
   feedbackTitle: (field: string) => `Dashboard: help for “${field}”`,
   totals: {
-    title: "Total Resources Required",
+    title: "Total resources required",
     workers: "Workers",
     gpus: "GPUs",
     cpu: "CPU",
@@ -358,7 +318,7 @@ export const create = {
     use: "Run it with sh -c",
   },
   quota: {
-    title: "Quota Available",
+    title: "Quota available",
     checking: "Checking…",
     fits: "Fits within the quota",
     fitsNow: "The job can start now.",
@@ -372,6 +332,18 @@ export const create = {
     freeInQueue: (queue: string) => `Free in the queue ${queue}:`,
     cost: "Cost:",
     amounts: (gpus: number, cpu = "unknown", memory = "unknown memory") => `${gpus} GPUs, ${cpu} CPUs, ${memory}`,
+  },
+  namespaces: {
+    none: "You may not create jobs of this kind in any namespace. An administrator can give you a role.",
+    partial: "There are more namespaces than the list shows. They can be typed.",
+  },
+  hardware: {
+    none: "No profile",
+    unknown: (why: string) => `Hardware profiles cannot be offered: ${why}`,
+    more: "There are more profiles than the list shows.",
+    atLeast: (resource: string, least: string) => `${resource}: at least ${least}`,
+    between: (resource: string, least: string, most: string) => `${resource}: ${least} to ${most}`,
+    notApplied: (kind: string, fields: string) => `Not applied, because a ${kind} has no such fields: ${fields}`,
   },
   offers: {
     item: (name: string, about: string) => `${name}: ${about}`,
@@ -396,8 +368,8 @@ export const create = {
       `${runs === 1 ? "1 run" : `${runs} runs`} of the same image and command succeeded. Advice about memory and CPU needs 3:`,
   },
   check: {
-    faults: (count: number) => (count === 1 ? "1 thing to correct" : `${count} things to correct`),
-    warnings: "To improve",
+    faults: (count: number) => (count === 1 ? "1 error to correct" : `${count} errors to correct`),
+    warnings: "Suggestions",
     failed: "The job could not be checked",
     blocked: "Correct these fields first",
   },
@@ -407,9 +379,9 @@ export const create = {
       `User '${user}' lacks 'create' permission for ${kind}s in namespace '${namespace}'`,
     hint: "Choose another namespace, or ask an administrator of this one.",
   },
-  create: "Create Job",
+  create: "Create job",
   cancel: "Cancel",
-  template: "Save as Template",
+  template: "Save as template",
   copy: {
     toggle: "Copy as",
     yaml: "YAML",

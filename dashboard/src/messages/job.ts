@@ -18,7 +18,7 @@ export const job = {
   },
   breadcrumb: "Breadcrumb",
   facts: {
-    label: "In short",
+    label: "Summary",
     owner: "Owner",
     queue: "Queue",
     created: "Created",
@@ -61,6 +61,7 @@ export const job = {
   },
   replaced: { title: "This is a new job with the same name", body: "The one that you were looking at was deleted." },
   stale: "The page could not be refreshed; it shows the last known state",
+  warnings: "The job may not run what you expect",
   unread: "Something could not be read",
   deletedToList: "Show all jobs",
   actions: {
@@ -120,9 +121,9 @@ export const job = {
     resume: "Resume",
     pods: (number: number) => count(number, "pod waits for", "pods wait for"),
   },
-  phases: {
-    title: "Phases",
-    show: "Show the phases",
+  steps: {
+    title: "Steps",
+    show: "Show the steps",
     names: {
       Queue: "Queue",
       Nodes: "Find nodes",
@@ -398,7 +399,7 @@ export const job = {
     none: "No metrics yet",
     noneYet: "The service samples running jobs every 15 seconds.",
     noneEnded: "The service has no samples of this job.",
-    mark: "Curves in front",
+    mark: "Highlighted curves",
     markHighest: "Highest and lowest",
     moment: "Moment",
     from: "From",

@@ -4,21 +4,11 @@ import { messages } from "../messages";
 /** Names of things, and of keys. */
 const names =
   /^(?:Workers?|Launchers?|Kubernetes|Kueue|LocalQueue|Prometheus|MiB|NaN|ConfigMaps|Secrets|Horovod|DeepSpeed|Python|\w*Job|ClusterTrainingRuntime|PersistentVolumeClaim|Page|Up|Down|Home|End|Enter|Escape|Tab|Pod|Security|Standard|Compare|Deliveries)$/;
-/** Texts that the product's requirements word so. */
-const required = [
-  "Training Image",
-  "Create Job",
-  "Save as Template",
-  "Show Advanced Options",
-  "Hide Advanced Options",
-  "Total Resources Required",
-  "Quota Available",
-];
 /** The states of Workers, as every interface writes them. */
 const states = /^x(?:\/y)? (?:Running|Pending|Failed)$/;
 /** Words that the reader would have to guess, and paths of the API. */
 const unclear =
-  /last words|\bits logs|did not work|asked for|\bkebab\b|\bspec\.|resources\.(?:limits|requests)|\[object /i;
+  /last words|\bits logs|who can remove|did not work|asked for|waited for|right: \d|\bkebab\b|\bspec\.|resources\.(?:limits|requests)|\[object /i;
 
 /** Every text with its place; a function's with placeholders. */
 function textsOf(value: unknown, path: string): [string, string][] {
@@ -30,9 +20,9 @@ function textsOf(value: unknown, path: string): [string, string][] {
 
 const texts = textsOf(messages, "");
 
-test("texts are in sentence case, but for names and what the requirements word", () => {
+test("texts are in sentence case, but for names", () => {
   const capitals = texts.filter(([path, text]) => {
-    if (required.includes(text) || states.test(text) || path === "common.documentTitle") return false;
+    if (states.test(text) || path === "common.documentTitle") return false;
     const sentences = text.split(/[.:;!?…]\s+|“[^”]*”|\n/).map((sentence) => sentence.match(/[\p{L}\d/]+/gu) ?? []);
     return sentences.some((words) => words.slice(1).some((word) => /^[A-Z][a-z]/.test(word) && !names.test(word)));
   });

@@ -66,7 +66,7 @@ export const notifications = {
   noDeliveries: "Nothing was sent yet",
   chooseNamespace: "Choose a namespace",
   chooseNamespaceBody: "Rules belong to a namespace. Choose one at the top of the page.",
-  delivery: { rule: "Rule", created: "Created", state: "State", tries: "Tries", answer: "Answer" },
+  delivery: { rule: "Rule", created: "Created", state: "State", tries: "Tries", answer: "Response" },
   alerts: {
     one: "A notification rule applies now",
     many: (count: number) => `Notification rules apply now: ${count} alerts`,

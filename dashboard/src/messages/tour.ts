@@ -19,7 +19,7 @@ export const tour = {
     },
     job: {
       title: "A page for each job",
-      body: "Choose the name of a job to see its phases, Workers, configuration, metrics and events.",
+      body: "Choose the name of a job to see its steps, Workers, configuration, metrics and events.",
     },
     failure: {
       title: "Why a job waits or fails",
@@ -27,7 +27,7 @@ export const tour = {
     },
     help: {
       title: "Where to find help",
-      body: "This menu has the tour, the reference of the API, and a link to give feedback.",
+      body: "This menu has the tour, the API reference, and a link to give feedback.",
     },
   },
 } as const;

@@ -7,6 +7,7 @@ import { Link } from "react-router-dom";
 import { ask, client, type Schemas } from "../api/client";
 import { hasCode } from "../api/problem";
 import { recallForSession, rememberForSession } from "../browser/storage";
+import { Sentence } from "../components/sentences";
 import { describeError } from "../components/states";
 import { Ago } from "../components/time";
 import { jobAddress } from "../jobs/actions";
@@ -85,7 +86,7 @@ export function KnownAlerts({ list: { alerts, total = 0, unknown } }: { list: Sc
 }
 
 function Line({ alert }: { alert: One }) {
-  const { namespace, kind, name = "", message, rule = "", since } = alert;
+  const { namespace, kind, name = "", message = "", rule = "", since } = alert;
   const isQuota = kind === "ResourceQuota";
   return (
     <>
@@ -95,7 +96,7 @@ function Line({ alert }: { alert: One }) {
         <Link to={jobAddress(alert)}>{`${namespace}/${name}`}</Link>
       )}
       {": "}
-      <bdi>{message}</bdi> ({text.rule(rule)} <Ago time={since} />)
+      <Sentence text={message} /> ({text.rule(rule)} <Ago time={since} />)
     </>
   );
 }

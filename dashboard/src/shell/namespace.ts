@@ -5,11 +5,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect } from "react";
 import { useParams, useSearchParams } from "react-router-dom";
 import { keys } from "../api/cache";
-import { ask, client } from "../api/client";
+import { ask, client, type Kind } from "../api/client";
 import { recall, recallJson, remember } from "../browser/storage";
 
 const lastKey = "training.namespace";
 const knownKey = "training.namespaces";
+const lastOfNewKey = "training.namespace-of-new";
 const mostKnown = 30;
 
 export function useNamespace(): [string, (namespace: string) => void] {
@@ -41,6 +42,40 @@ export function useKnownNamespaces(): string[] {
   });
   const listed = data?.namespaces.map(({ name = "" }) => name) ?? [];
   return [...new Set([...listed, ...rememberedNamespaces()])].filter(Boolean).sort();
+}
+
+export type NamespacesOfNew = {
+  /** Where the person may create jobs of the kind, as far as the service could check that; unknown until it has. */
+  names: readonly string[] | undefined;
+  isPartial: boolean;
+};
+
+/** Where jobs of a kind can be created, and where: in the chosen namespace, else where the last one was, else in the only one. */
+export function useNamespacesOfNew(kind?: Kind): [namespace: string, NamespacesOfNew] {
+  const [chosen] = useNamespace();
+  const { data } = useQuery({
+    queryKey: keys.namespacesOfNew(kind),
+    queryFn: ({ signal }) =>
+      ask(
+        client.GET("/api/v1/namespaces", {
+          params: { query: { verb: "create", kind: kind ? [kind] : undefined } },
+          signal,
+        }),
+      ),
+    staleTime: 30_000,
+  });
+  const names = data?.namespaces.map(({ name = "" }) => name);
+  const isPartial = data?.partial === true;
+  const last = recall(lastOfNewKey) ?? "";
+  const [first = "", ...others] = names ?? [];
+  const isKnown = names?.includes(last) || (isPartial && isNamespace(last));
+  const likely = isKnown ? last : others.length || isPartial ? "" : first;
+  return [chosen || likely, { names, isPartial }];
+}
+
+/** A job was created here: so may be the next one. */
+export function rememberNamespaceOfNew(namespace: string): void {
+  remember(lastOfNewKey, namespace);
 }
 
 export function isNamespace(name: string): boolean {

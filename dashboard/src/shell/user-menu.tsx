@@ -2,8 +2,10 @@
 
 import { Divider, Dropdown, DropdownItem, DropdownList, MenuToggle } from "@patternfly/react-core";
 import { useState } from "react";
+import { reference } from "../api/docs";
 import { useIdentity } from "../api/identity";
 import { hasSession, signOut } from "../api/session";
+import { useToast } from "../components/toasts";
 import { messages } from "../messages";
 
 const text = messages.common;
@@ -13,6 +15,11 @@ export const userMenuId = "user-menu";
 export function UserMenu({ onTour }: { onTour: () => void }) {
   const [open, setOpen] = useState(false);
   const name = useIdentity().data?.user;
+  const { fail } = useToast();
+  const leave = () => {
+    setOpen(false);
+    signOut().catch((error: unknown) => fail(text.user.notSignedOut, error));
+  };
   return (
     <Dropdown
       shouldFocusFirstItemOnOpen
@@ -41,7 +48,7 @@ export function UserMenu({ onTour }: { onTour: () => void }) {
         >
           {messages.tour.start}
         </DropdownItem>
-        <DropdownItem to="/docs" target="_blank" rel="noreferrer">
+        <DropdownItem to={reference} target="_blank" rel="noreferrer">
           {text.user.api}
         </DropdownItem>
         <DropdownItem to={text.feedbackAddress} target="_blank" rel="noreferrer" isExternalLink>
@@ -50,7 +57,7 @@ export function UserMenu({ onTour }: { onTour: () => void }) {
         {hasSession() && (
           <>
             <Divider component="li" />
-            <DropdownItem onClick={() => void signOut()}>{text.user.signOut}</DropdownItem>
+            <DropdownItem onClick={leave}>{text.user.signOut}</DropdownItem>
           </>
         )}
       </DropdownList>

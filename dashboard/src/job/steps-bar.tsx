@@ -5,7 +5,7 @@ import BanIcon from "@patternfly/react-icons/dist/esm/icons/ban-icon";
 import type { JobRow, JobStep } from "../api/client";
 import { messages } from "../messages";
 
-const text = messages.job.phases;
+const text = messages.job.steps;
 const variants = {
   Done: "success",
   Active: "info",
@@ -18,9 +18,9 @@ const variants = {
 
 type Props = { steps: readonly JobStep[]; workers: number; health: JobRow["health"] };
 
-export function PhasesBar({ steps, workers, health }: Props) {
+export function StepsBar({ steps, workers, health }: Props) {
   return (
-    <ProgressStepper isCenterAligned aria-label={text.title} className="job-phases">
+    <ProgressStepper isCenterAligned aria-label={text.title} className="job-steps">
       {steps.map(({ name = "Queue", state: sent = "Waiting", actor, workersDone }) => {
         // A job that a person ended did not fail, and waits for nobody.
         const isCancelled = sent === "Failed" && health === "cancelled";
@@ -29,8 +29,8 @@ export function PhasesBar({ steps, workers, health }: Props) {
         return (
           <ProgressStep
             key={name}
-            id={`phase-${name}`}
-            titleId={`phase-${name}-title`}
+            id={`step-${name}`}
+            titleId={`step-${name}-title`}
             variant={variants[state]}
             icon={isCancelled ? <BanIcon /> : undefined}
             isCurrent={current}
