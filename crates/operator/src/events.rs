@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use plan::Notice;
+use semantics::LONGEST_SUBDOMAIN;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -17,8 +18,6 @@ use crate::readable::{Told, Unreadable};
 
 /// No more events of a job are remembered.
 const MOST_EVENTS: usize = 64;
-/// Kubernetes' longest name.
-const LONGEST_NAME: usize = 253;
 
 /// What an event is about.
 pub(crate) struct Subject {
@@ -122,7 +121,7 @@ fn event(subject: &Subject, notice: &Notice, since: Option<&Time>, now: Timestam
     let name = reference.name.clone().unwrap_or_default();
     let Notice { warning, reason, message } = notice;
     let suffix = format!(".{:016x}", fingerprint(reference, notice, since));
-    let kept = name.len().min(LONGEST_NAME - suffix.len());
+    let kept = name.len().min(LONGEST_SUBDOMAIN - suffix.len());
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{}{suffix}", &name[..kept])),

@@ -1,11 +1,9 @@
 //! Jobs as the store of the watch keeps them. The pod templates of a job, decoded, are 22 KB of mostly empty fields; as JSON they
 //! are two. A pass decodes them, and what looks at many jobs at once does not need them.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use api::{MPIJob, MPIJobSpec, ReplicaSpec};
-use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer, de};
 
@@ -48,32 +46,9 @@ impl<'de> Deserialize<'de> for Packed {
     }
 }
 
-impl Resource for Packed {
-    type DynamicType = <MPIJob as Resource>::DynamicType;
-    type Scope = <MPIJob as Resource>::Scope;
-
-    fn kind(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        MPIJob::kind(dynamic)
-    }
-
-    fn group(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        MPIJob::group(dynamic)
-    }
-
-    fn version(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        MPIJob::version(dynamic)
-    }
-
-    fn plural(dynamic: &Self::DynamicType) -> Cow<'_, str> {
-        MPIJob::plural(dynamic)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.rest.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.rest.meta_mut()
+semantics::resource_as! {
+    impl for Packed as MPIJob {
+        self => self.rest.meta(), self.rest.meta_mut()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Jobs that are decoded one by one. A number beyond its type or a value of another kind may be stored where neither a schema nor the
 //! webhook refuses it; decoded with the others of a list or a watch, one such job would stop them all, in every namespace.
 
-use std::borrow::Cow;
 use std::future::ready;
 
 use futures::{Stream, TryStreamExt};
@@ -40,34 +39,12 @@ impl<'de, K: for<'v> Deserialize<'v>> Deserialize<'de> for Readable<K> {
     }
 }
 
-impl<K: Resource> Resource for Readable<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
-    }
-
-    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
-    }
-
-    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
-    }
-
-    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        match self {
+semantics::resource_as! {
+    impl [K: Resource] for Readable<K> as K {
+        self => match self {
             Readable::Yes(job) => job.meta(),
             Readable::No(unreadable) => &unreadable.0,
-        }
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        },
         match self {
             Readable::Yes(job) => job.meta_mut(),
             Readable::No(unreadable) => &mut unreadable.0,

@@ -1,7 +1,6 @@
 //! Objects that are decoded without `metadata.managedFields`. Nothing here reads these trees, and decoded they take more
 //! memory and time than the rest of an object: some 25 KB for a new Worker pod.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use kube::Resource;
@@ -19,32 +18,9 @@ impl<'de, K: Deserialize<'de>> Deserialize<'de> for Slim<K> {
     }
 }
 
-impl<K: Resource> Resource for Slim<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
-    }
-
-    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
-    }
-
-    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
-    }
-
-    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
-    }
-
-    fn meta(&self) -> &kube::core::ObjectMeta {
-        self.0.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
-        self.0.meta_mut()
+semantics::resource_as! {
+    impl [K: Resource] for Slim<K> as K {
+        self => self.0.meta(), self.0.meta_mut()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use connections::{Exhausted, JsonSize, Share, json_size};
+use connections::{Exhausted, JsonLimits, JsonRefused, Share};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
@@ -18,12 +18,8 @@ pub(super) const MEMORY: usize = 128 << 20;
 pub(super) const MEMORY_OF_PEER: usize = 64 << 20;
 /// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
 const LONGEST: usize = 8 << 20;
-/// The most objects and lists in a review, and what each of them takes in memory once it is parsed.
-const MOST_CONTAINERS: usize = 30_000;
-const CONTAINER_BYTES: usize = 1 << 10;
-/// The same of values in them.
-const MOST_VALUES: usize = 200_000;
-const VALUE_BYTES: usize = 128;
+/// What a review may consist of.
+const JSON_LIMITS: JsonLimits = JsonLimits { containers: 30_000, container_bytes: 1 << 10 };
 /// How long a review may take to arrive: the API server gives up by then.
 const WITHIN: Duration = Duration::from_secs(10);
 /// The largest review that is parsed on the runtime.
@@ -92,11 +88,10 @@ where
         Ok(bytes.freeze())
     };
     let bytes = tokio::time::timeout(WITHIN, read).await.unwrap_or(Err(Refused::Late))?;
-    let JsonSize { containers, values } = json_size(&bytes);
-    if containers > MOST_CONTAINERS || values > MOST_VALUES {
-        return Err(Refused::TooLarge);
-    }
-    share.take(containers * CONTAINER_BYTES + values * VALUE_BYTES).map_err(Refused::NoMemory)?;
+    JSON_LIMITS.take(&bytes, share).map_err(|refused| match refused {
+        JsonRefused::TooMany => Refused::TooLarge,
+        JsonRefused::NoMemory(exhausted) => Refused::NoMemory(exhausted),
+    })?;
     Ok(bytes)
 }
 
@@ -123,7 +118,7 @@ pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(
 mod tests {
     use std::convert::Infallible;
 
-    use connections::Budget;
+    use connections::{Budget, MOST_JSON_VALUES};
     use futures::{StreamExt as _, stream};
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
@@ -236,19 +231,28 @@ mod tests {
 
     #[test]
     fn an_idle_webhook_has_room_for_the_largest_review_of_one_address() {
-        let largest = LONGEST + MOST_CONTAINERS * CONTAINER_BYTES + MOST_VALUES * VALUE_BYTES;
-        assert_eq!(Budget::new(MEMORY, MEMORY_OF_PEER).share("a").take(largest), Ok(()));
+        let share = Budget::new(MEMORY, MEMORY_OF_PEER).share("a");
+        let objects = JSON_LIMITS.containers - 1;
+        // An object counts as two values, with the comma after it; the list counts as one, as does each comma
+        // between numbers.
+        let numbers = MOST_JSON_VALUES - 2 * objects;
+        let review = |numbers: usize| format!("[{}{}]", "{},".repeat(objects), vec!["0"; numbers].join(","));
+        assert_eq!(share.take(LONGEST), Ok(()));
+        assert_eq!(JSON_LIMITS.take(review(numbers).as_bytes(), &share), Ok(()));
+        assert_eq!(JSON_LIMITS.take(review(numbers + 1).as_bytes(), &share), Err(JsonRefused::TooMany));
     }
 
     #[tokio::test]
     async fn a_review_of_many_small_parts_is_refused_before_it_is_parsed() {
         let share = Budget::new(MEMORY, MEMORY_OF_PEER).share("a");
         let list = |count: usize, part: &str| format!("[{}]", vec![part; count].join(","));
-        for (most, part) in [(MOST_CONTAINERS, "{}"), (MOST_VALUES, "0"), (MOST_VALUES, "\"\"")] {
+        for (most, part) in
+            [(JSON_LIMITS.containers, "{}"), (MOST_JSON_VALUES, "0"), (MOST_JSON_VALUES, "\"\"")]
+        {
             assert_eq!(of(list(most + 1, part), &share).await, Err(Refused::TooLarge), "{part}");
             assert!(of(list(1_000, part), &share).await.is_ok(), "{part}");
         }
-        let (one, other) = (Budget::new(MEMORY, 8 << 20).share("a"), list(MOST_VALUES / 2, "0"));
+        let (one, other) = (Budget::new(MEMORY, 8 << 20).share("a"), list(MOST_JSON_VALUES / 2, "0"));
         assert_eq!(
             of(other, &one).await,
             Err(Refused::NoMemory(Exhausted::Client)),

@@ -149,19 +149,31 @@ fn cut(text: &str) -> String {
     text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= LONGEST_WARNING).map(|(_, c)| c).collect()
 }
 
-/// Returns whether the request takes one of the namespace's places: a new job that is to run, or one that a person
-/// resumes. A job that a queue resumes has its quota reserved already; a refusal would leave that idle, and the
-/// queue would retry for ever.
-pub(super) fn takes_place(request: &Request) -> bool {
-    let queued = |job: &MPIJob| {
-        job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME))
-    };
+/// Returns whether the request takes one of the namespace's places: a new job that is to run, or one that is resumed. Only
+/// Kueue itself resumes jobs without taking one: it has reserved their quota, which a refusal would leave idle while it
+/// retries. The label of a queue proves nothing, because anybody may set it.
+pub(super) fn takes_place(request: &Request, kueue_accounts: &[String]) -> bool {
     let held = |job: &MPIJob| {
         job.spec.run_policy.as_ref().and_then(|policy| policy.suspend).unwrap_or(false)
             || job.metadata.deletion_timestamp.is_some()
     };
     let Some(job) = request.object.as_ref().filter(|job| !held(job)) else { return false };
-    plan::is_ours(job) && request.old_object.as_ref().is_none_or(|old| held(old) && !queued(old))
+    let by_kueue = || kueue_accounts.contains(&request.user_info.username);
+    plan::is_ours(job) && request.old_object.as_ref().is_none_or(|old| held(old) && !by_kueue())
+}
+
+/// Returns the refusal of a job that finds all places taken.
+pub(super) fn no_place(request: &Request, running: usize, limit: usize) -> Decision {
+    let mut message = format!("Quota exceeded: {running}/{limit} jobs running");
+    let labels = request.old_object.as_ref().and_then(|old| old.metadata.labels.as_ref());
+    if labels.is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME)) {
+        let user = &request.user_info.username;
+        message.push_str(&format!(
+            "; only Kueue may resume a job of a queue beyond this limit, and --kueue-accounts of mpi-operator does not \
+             list {user}"
+        ));
+    }
+    Decision::deny(403, "Forbidden", message)
 }
 
 /// Returns the fields that differ, for the audit line: those below `spec`, and what of the metadata decides about a job.
@@ -367,24 +379,50 @@ mod tests {
         assert!(!denial.message.contains("backoffLimit"), "{denial:?}");
     }
 
+    const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
+
     #[test]
-    fn a_job_takes_a_place_when_it_is_created_or_resumed_by_a_person() {
+    fn a_job_takes_a_place_when_it_is_created_or_resumed_by_anybody_but_kueue() {
         let (held, free) = (job(&json!({ "suspend": true }), 1), job(&json!({}), 1));
-        assert!(takes_place(&request("CREATE", None, Some(free.clone()))));
-        assert!(!takes_place(&request("CREATE", None, Some(held.clone()))));
-        assert!(takes_place(&request("UPDATE", Some(held.clone()), Some(free.clone()))));
-        assert!(!takes_place(&request("UPDATE", Some(free.clone()), Some(held.clone()))));
-        assert!(!takes_place(&request("UPDATE", Some(free.clone()), Some(free.clone()))));
-        assert!(!takes_place(&request("DELETE", Some(free.clone()), None)));
-        let queued = |mut job: Value| {
+        let takes = |user: &str, operation: &str, old: Option<&Value>, new: Option<&Value>| {
+            let mut request = request(operation, old.cloned(), new.cloned());
+            request.user_info.username = user.to_owned();
+            takes_place(&request, &[KUEUE.to_owned()])
+        };
+        let queued = |job: &Value| {
+            let mut job = job.clone();
             job["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
             job
         };
-        assert!(!takes_place(&request("UPDATE", Some(queued(held.clone())), Some(queued(free.clone())))));
-        // A labelled job that is created unsuspended is not managed by any queue, and a label that is added with the
-        // resume is not a queue's decision.
-        assert!(takes_place(&request("CREATE", None, Some(queued(free.clone())))));
-        assert!(takes_place(&request("UPDATE", Some(held), Some(queued(free)))));
+        let (queued_held, queued_free) = (queued(&held), queued(&free));
+        for (held, free) in [(&held, &free), (&queued_held, &queued_free), (&held, &queued_free)] {
+            assert!(takes("jane", "CREATE", None, Some(free)));
+            assert!(takes("jane", "UPDATE", Some(held), Some(free)));
+            assert!(!takes(KUEUE, "UPDATE", Some(held), Some(free)));
+            for user in ["jane", KUEUE] {
+                assert!(!takes(user, "CREATE", None, Some(held)));
+                assert!(!takes(user, "UPDATE", Some(free), Some(held)));
+                assert!(!takes(user, "UPDATE", Some(free), Some(free)));
+                assert!(!takes(user, "DELETE", Some(free), None));
+            }
+        }
+        assert!(takes(KUEUE, "CREATE", None, Some(&queued_free)), "no quota was reserved for it");
+    }
+
+    #[test]
+    fn the_refusal_of_a_queued_job_names_the_flag_that_lists_kueues_accounts() {
+        let (held, free) = (job(&json!({ "suspend": true }), 1), job(&json!({}), 1));
+        let refusal = |labels: Value| {
+            let mut held = held.clone();
+            held["metadata"]["labels"] = labels;
+            let mut request = request("UPDATE", Some(held), Some(free.clone()));
+            request.user_info.username = "kueue".to_owned();
+            no_place(&request, 2, 2).denial.unwrap().message
+        };
+        assert_eq!(refusal(json!({ "team": "a" })), "Quota exceeded: 2/2 jobs running");
+        let queued = refusal(json!({ api::LABEL_QUEUE_NAME: "gpus" }));
+        assert!(queued.starts_with("Quota exceeded: 2/2 jobs running; "), "{queued}");
+        assert!(queued.ends_with("--kueue-accounts of mpi-operator does not list kueue"), "{queued}");
     }
 
     #[test]

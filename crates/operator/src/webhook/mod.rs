@@ -41,6 +41,12 @@ use review::Decision;
 use serde::Serialize;
 use trainjobs::Beside;
 
+/// The accounts with which Kueue resumes jobs: that of its own manifests, and that of Red Hat's operator for OpenShift.
+pub const KUEUE_ACCOUNTS: [&str; 2] = [
+    "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "system:serviceaccount:openshift-kueue-operator:kueue-controller-manager",
+];
+
 /// Answers admission reviews.
 pub struct Webhook {
     client: Client,
@@ -51,6 +57,8 @@ pub struct Webhook {
     reporter: Option<Reporter>,
     /// The users whose jobs may name another owner.
     trusted_creators: Vec<String>,
+    /// The users who resume jobs although the namespace has no place.
+    kueue_accounts: Vec<String>,
     /// The memory for reviews.
     memory: Arc<Budget>,
 }
@@ -68,6 +76,7 @@ impl Webhook {
             callers_are_proved: false,
             reporter: None,
             trusted_creators: Vec::new(),
+            kueue_accounts: KUEUE_ACCOUNTS.map(str::to_owned).to_vec(),
             memory: Budget::new(body::MEMORY, body::MEMORY_OF_PEER),
         }
     }
@@ -76,6 +85,13 @@ impl Webhook {
     #[must_use]
     pub fn trusting(self, trusted_creators: Vec<String>) -> Self {
         Self { trusted_creators, ..self }
+    }
+
+    /// Makes these the accounts of Kueue instead of [`KUEUE_ACCOUNTS`]: jobs that they resume are never refused for the
+    /// namespace's quota.
+    #[must_use]
+    pub fn with_kueue_accounts(self, kueue_accounts: Vec<String>) -> Self {
+        Self { kueue_accounts, ..self }
     }
 
     /// Marks callers as authenticated in the audit lines: only holders of the API server's certificate can call.
@@ -184,11 +200,10 @@ impl Webhook {
     async fn validate(&self, request: &review::Request) -> Result<Decision, kube::Error> {
         let denied = decide::owner_change(request, &self.trusted_creators);
         let mut decision = denied.unwrap_or_else(|| decide::validate(request));
-        if decision.denial.is_none() && decide::takes_place(request) {
+        if decision.denial.is_none() && decide::takes_place(request, &self.kueue_accounts) {
             let verdict = self.quota.take(&request.namespace, &request.name, request.dry_run).await?;
             if let QuotaDecision::Full { running, limit } = verdict {
-                let message = format!("Quota exceeded: {running}/{limit} jobs running");
-                decision = Decision::deny(403, "Forbidden", message);
+                decision = decide::no_place(request, running, limit);
             }
         }
         if decision.denial.is_none() && request.dry_run && request.operation == "CREATE" {

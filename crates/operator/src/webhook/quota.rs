@@ -1,7 +1,7 @@
 //! How many jobs of a namespace may run at once: its annotation `training.opendatahub.io/max-concurrent-jobs`.
 //!
-//! What runs counts, whether a person or a queue has let it go. Jobs that people create or resume may be refused
-//! (`decide::takes_place`).
+//! What runs counts, whether a person or a queue has let it go. Jobs that anybody but Kueue creates or resumes may be
+//! refused (`decide::takes_place`).
 //!
 //! What counts is what the API server has. A job that was admitted is stored a moment later, or never: somebody after us
 //! refuses it, or the review was no API server's. So that two operators that are asked at the same moment do not both
@@ -21,6 +21,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
+use semantics::LONGEST_SUBDOMAIN;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -37,8 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const TICKET_KEPT: Duration = Duration::from_secs(30);
 /// No more tickets than this are kept, so that the Lease stays small: the oldest go.
 const MOST_TICKETS: usize = 512;
-/// A longer name is no object's (RFC 1123 subdomain).
-const LONGEST_NAME: usize = 253;
 /// Other operators can be quicker this often.
 const TRIES: usize = 16;
 /// Jobs listed in one request.
@@ -122,7 +121,7 @@ impl Quota {
             });
             let running = jobs.running_but(question.job);
             let limit = question.limit;
-            if running >= limit || question.job.len() > LONGEST_NAME {
+            if running >= limit || question.job.len() > LONGEST_SUBDOMAIN {
                 return Ok(FirstAnswer::Settled(QuotaDecision::Full { running, limit }));
             }
             if question.dry_run {

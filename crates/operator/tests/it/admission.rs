@@ -18,8 +18,8 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use operator::Vitals;
 use operator::certificates::load_or_make;
 use operator::webhook::{
-    Admission, Reporter, Sink, Unrecorded, WEBHOOK_NAME, Webhook, WebhookAddress, on_loopback, put_in_place,
-    trust,
+    Admission, KUEUE_ACCOUNTS, Reporter, Sink, Unrecorded, WEBHOOK_NAME, Webhook, WebhookAddress,
+    on_loopback, put_in_place, trust,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -253,17 +253,51 @@ async fn no_more_jobs_run_at_once_than_the_namespace_allows() {
     jobs.patch("held", &PatchParams::default(), &resume).await.unwrap();
 }
 
+/// Returns a request of Kueue's own account to resume a job. It has all rights here: what it may do is decided by Kueue's
+/// installation.
+fn resume_by_kueue(stage: &Stage, name: &str) -> Request<Vec<u8>> {
+    let path = format!("/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs/{name}", stage.namespace);
+    Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .header("impersonate-user", KUEUE_ACCOUNTS[0])
+        .header("impersonate-group", "system:masters")
+        .body(json!({ "spec": { "runPolicy": { "suspend": false } } }).to_string().into_bytes())
+        .unwrap()
+}
+
 #[tokio::test]
-async fn a_job_that_its_queue_resumes_is_not_refused_and_counts() {
+async fn a_job_that_kueue_resumes_is_not_refused_and_counts() {
     let (stage, _) = guarded().await;
     limit(&stage, "1").await;
     create(&stage, &job("first", 1, json!({}))).await.unwrap();
     let mut queued = job("queued", 1, json!({ "suspend": true }));
     queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
     create(&stage, &queued).await.unwrap();
-    stage.change_job("queued", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
+    stage.client.request::<Value>(resume_by_kueue(&stage, "queued")).await.unwrap();
     let refused = create(&stage, &job("next", 1, json!({}))).await.unwrap_err();
     assert!(refused.message.ends_with("Quota exceeded: 2/1 jobs running"), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn a_person_who_resumes_a_job_of_a_queue_is_held_to_the_limit() {
+    let (stage, _) = guarded().await;
+    limit(&stage, "1").await;
+    let mut queued = job("queued", 1, json!({ "suspend": true }));
+    queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "anything" });
+    create(&stage, &queued).await.unwrap();
+    create(&stage, &job("first", 1, json!({}))).await.unwrap();
+    let resume = Patch::Merge(json!({ "spec": { "runPolicy": { "suspend": false } } }));
+    let jobs = stage.api::<MPIJob>();
+    let refused = jobs.patch("queued", &PatchParams::default(), &resume).await.unwrap_err().to_string();
+    for part in ["Quota exceeded: 1/1 jobs running", "--kueue-accounts"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let ended = json!({ "status": { "completionTime": "2026-01-01T00:00:00Z", "conditions": [
+        { "type": "Succeeded", "status": "True" }] } });
+    jobs.patch_status("first", &PatchParams::default(), &Patch::Merge(ended)).await.unwrap();
+    jobs.patch("queued", &PatchParams::default(), &resume).await.unwrap();
+    let refused = create(&stage, &job("next", 1, json!({}))).await.unwrap_err();
+    assert!(refused.message.ends_with("Quota exceeded: 1/1 jobs running"), "{}", refused.message);
 }
 
 /// Returns whether a webhook admits a creation.

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use clap::{Parser, ValueEnum};
 use operator::Settings;
 use operator::lease::LEASE_DURATION;
+use operator::webhook::KUEUE_ACCOUNTS;
 
 /// Runs MPIJobs (kubeflow.org/v2beta1).
 #[derive(Clone, Debug, Parser)]
@@ -87,6 +88,10 @@ pub struct Flags {
     /// owner that it names. Any other job is its creator's.
     #[arg(long, value_name = "USER,…", value_delimiter = ',', requires = "webhook_port")]
     pub trusted_creators: Vec<String>,
+    /// Accounts of Kueue: jobs that they resume are not refused for the namespace's max-concurrent-jobs, because Kueue has
+    /// reserved their quota. Empty for none.
+    #[arg(long, value_name = "USER,…", value_delimiter = ',', default_values = KUEUE_ACCOUNTS, requires = "webhook_port")]
+    pub kueue_accounts: Vec<String>,
     /// Address of the training service whose audit log gets what the webhook sees: `https://odh-training.NAMESPACE.svc`.
     #[arg(long, value_name = "URL", requires = "webhook_port")]
     pub audit_url: Option<String>,
@@ -314,6 +319,13 @@ mod tests {
         let defaults = (flags.lock_namespace.as_str(), flags.monitoring_port, flags.health_port);
         assert_eq!(defaults, ("mpi-operator", 0, 8080));
         assert!(flags.without_effect().is_empty() && flags.settings().namespace.is_none());
+    }
+
+    #[test]
+    fn kueues_accounts_are_those_of_its_manifests_unless_they_are_given() {
+        assert_eq!(read("").unwrap().kueue_accounts, KUEUE_ACCOUNTS);
+        let given = read("--webhook-port 9443 -kueue-accounts a,b --kueue-accounts=c").unwrap();
+        assert_eq!(given.kueue_accounts, ["a", "b", "c"]);
     }
 
     #[test]

@@ -40,7 +40,10 @@ pub async fn serve(
     tracing::info!(address = %listener.local_addr()?, "serving admission reviews");
     let reporter = reporter(flags, tasks, stop)?;
     let webhook = Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone());
-    let webhook = webhook.reporting_to(reporter).trusting(flags.trusted_creators.clone());
+    let webhook = webhook
+        .reporting_to(reporter)
+        .trusting(flags.trusted_creators.clone())
+        .with_kueue_accounts(flags.kueue_accounts.clone());
     let (webhook, acceptor) = match &flags.webhook_client_ca {
         Some(path) => {
             let unreadable = |error| format!("cannot read --webhook-client-ca {}: {error}", path.display());
