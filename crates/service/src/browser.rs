@@ -69,7 +69,7 @@ pub fn share_of_stranger(
 #[derive(Clone, Debug)]
 enum Source {
     /// By a session.
-    Session(Session),
+    Session(Box<Session>),
     /// By a token that a proxy passed on.
     Proxy,
 }
@@ -93,7 +93,7 @@ pub async fn identify(State(service): State<Arc<Service>>, request: Request, nex
         return refuse(&problem);
     }
     if let Source::Session(session) = &source {
-        parts.extensions.insert(session.clone());
+        parts.extensions.insert(Session::clone(session));
     }
     let mut response = next.run(Request::from_parts(parts, body)).await;
     if let Ok(token) = HeaderValue::try_from(csrf.token()) {
@@ -107,7 +107,7 @@ pub async fn identify(State(service): State<Arc<Service>>, request: Request, nex
             response.headers_mut().append(header::SET_COOKIE, no_cookie());
             response
         }
-        Source::Session(session) => while_it_lasts(response, session),
+        Source::Session(session) => while_it_lasts(response, *session),
     }
 }
 
@@ -124,7 +124,7 @@ async fn source(service: &Service, parts: &mut Parts) -> Result<Option<Source>, 
         Some(token) => bearer(token.as_bytes()).map(|authorization| (Source::Proxy, authorization)),
         None => session_of(service, &parts.headers).await?.map(|session| {
             let authorization = session.authorization.clone();
-            (Source::Session(session), authorization)
+            (Source::Session(Box::new(session)), authorization)
         }),
     };
     Ok(found.map(|(source, authorization)| {
