@@ -95,7 +95,8 @@ test("a service that is killed and started again is missed by open pages, which 
 
 // Those of the frame, in its order. The first is the page that was open; of the others, no code was fetched yet.
 const entries = ["Jobs", "Create job", "Templates", "Notifications", "Administrator"];
-const away = /^(The page could not be loaded|The list could not be loaded again|The training service does not answer)$/;
+// A notice has its severity before its title.
+const away = /(The page could not be loaded|The list could not be loaded again|The training service does not answer)$/;
 
 test("while the service is away, each entry of the navigation says so within the frame, and the page comes by itself", async () => {
   await visit("/jobs?namespace=default", atService(), async (page) => {
