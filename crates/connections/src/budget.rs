@@ -1,4 +1,5 @@
-//! Bounds the memory of what clients send: of all of them together, and of each.
+//! Bounds the memory of what clients send, and of what they are sent and do not read: of all of them together, and of
+//! each.
 //!
 //! When all is taken, a client that holds little takes room from the one that holds most (max-min fairness:
 //! Bertsekas and Gallager, *Data Networks*, 6.5.2): the oldest message of that one, which is the slowest to arrive,
@@ -10,12 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// The memory that a server has for what clients send.
+/// The memory that a server has for what clients send or do not read.
 #[derive(Debug)]
 pub struct Budget {
     state: Mutex<State>,
     most: usize,
     most_of_client: usize,
+    /// Whether a client that has too much gives up its own oldest messages.
+    is_rolling: bool,
 }
 
 /// Which budget is exhausted.
@@ -39,6 +42,8 @@ pub struct Share {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
+    /// The sum of what all clients hold.
+    held: usize,
     /// One without a message has no entry.
     clients: HashMap<String, Client>,
 }
@@ -63,12 +68,23 @@ struct Message {
 impl Budget {
     /// Creates a budget of this many bytes, and of this many for one client.
     pub fn new(most: usize, most_of_client: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), most, most_of_client })
+        Arc::new(Self { state: Mutex::default(), most, most_of_client, is_rolling: false })
+    }
+
+    /// Creates such a budget for clients behind which there may be many people, such as addresses: one that has too much
+    /// is not refused more. Its oldest messages are displaced, so that nobody can block the others of an address for long.
+    pub fn rolling(most: usize, most_of_client: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), most, most_of_client, is_rolling: true })
     }
 
     /// Returns an empty share of a client: a user, or an address.
     pub fn share(self: &Arc<Self>, client: impl Into<String>) -> Share {
-        let (client, displaced) = (client.into(), CancellationToken::new());
+        self.share_with(client, CancellationToken::new())
+    }
+
+    /// Returns an empty share of a client that cancels this token when it is displaced.
+    pub fn share_with(self: &Arc<Self>, client: impl Into<String>, displaced: CancellationToken) -> Share {
+        let client = client.into();
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
@@ -84,10 +100,6 @@ impl Budget {
 }
 
 impl State {
-    fn held(&self) -> usize {
-        self.clients.values().map(|client| client.held).sum()
-    }
-
     fn message(&mut self, client: &str, number: u64) -> Option<&mut Message> {
         self.clients.get_mut(client)?.messages.get_mut(&number)
     }
@@ -128,10 +140,36 @@ impl State {
         let of_client = self.clients.get_mut(client)?;
         let message = of_client.messages.remove(&number)?;
         of_client.held = of_client.held.saturating_sub(message.bytes);
+        self.held = self.held.saturating_sub(message.bytes);
         if of_client.messages.is_empty() {
             self.clients.remove(client);
         }
         Some(message)
+    }
+
+    fn displace(&mut self, client: &str, number: u64) {
+        if let Some(message) = self.remove(client, number) {
+            message.displaced.cancel();
+        }
+    }
+
+    /// Displaces the oldest messages of a client until they have returned so many bytes, except one message. If they have
+    /// too few, none is displaced.
+    fn roll(&mut self, client: &str, except: u64, mut missing: usize) {
+        let Some(of_client) = self.clients.get(client) else { return };
+        let mut oldest = Vec::new();
+        for (number, message) in &of_client.messages {
+            if missing == 0 {
+                break;
+            }
+            if *number != except && !message.is_pinned && message.bytes > 0 {
+                missing = missing.saturating_sub(message.bytes);
+                oldest.push(*number);
+            }
+        }
+        if missing == 0 {
+            oldest.into_iter().for_each(|number| self.displace(client, number));
+        }
     }
 }
 
@@ -148,17 +186,20 @@ impl Share {
         if state.message(&self.client, self.number).is_none() {
             return Err(Exhausted::Client);
         }
-        let held = state.clients.get(&self.client).map_or(0, |client| client.held);
-        let after = held.saturating_add(bytes);
+        let held = |state: &State| state.clients.get(&self.client).map_or(0, |client| client.held);
+        let excess = held(&state).saturating_add(bytes).saturating_sub(self.budget.most_of_client);
+        if self.budget.is_rolling {
+            state.roll(&self.client, self.number, excess);
+        }
+        let after = held(&state).saturating_add(bytes);
         if after > self.budget.most_of_client {
             return Err(Exhausted::Client);
         }
-        let missing = state.held().saturating_add(bytes).saturating_sub(self.budget.most);
+        let missing = state.held.saturating_add(bytes).saturating_sub(self.budget.most);
         for (client, number) in state.victims(missing, after).ok_or(Exhausted::Total)? {
-            if let Some(message) = state.remove(&client, number) {
-                message.displaced.cancel();
-            }
+            state.displace(&client, number);
         }
+        state.held += bytes;
         if let Some(message) = state.message(&self.client, self.number) {
             message.bytes += bytes;
         }
@@ -166,6 +207,18 @@ impl Share {
             client.held = after;
         }
         Ok(())
+    }
+
+    /// Returns some of the bytes that the message holds.
+    pub fn release(&self, bytes: usize) {
+        let mut guard = self.budget.lock();
+        let state = &mut *guard;
+        let Some(client) = state.clients.get_mut(&self.client) else { return };
+        let Some(message) = client.messages.get_mut(&self.number) else { return };
+        let bytes = bytes.min(message.bytes);
+        message.bytes -= bytes;
+        client.held = client.held.saturating_sub(bytes);
+        state.held = state.held.saturating_sub(bytes);
     }
 
     /// Keeps the message from being displaced, because it is processed in a way that cannot be stopped.
@@ -230,7 +283,7 @@ mod tests {
             shares
         };
         let (first, second) = (of("first", 8), of("second", 8));
-        assert_eq!(budget.lock().held(), 128, "two clients hold all");
+        assert_eq!(budget.lock().held, 128, "two clients hold all");
         let third = of("third", 5);
         let displaced = |shares: &[Share]| shares.iter().filter(|share| is_displaced(share)).count();
         assert_eq!(displaced(&first) + displaced(&second), 5);
@@ -245,6 +298,34 @@ mod tests {
     }
 
     #[test]
+    fn a_client_of_a_rolling_budget_gives_up_its_oldest_messages() {
+        let budget = Budget::rolling(20, 10);
+        let shares: Vec<Share> = (0..5).map(|_| budget.share("10.0.0.1")).collect();
+        let other = budget.share("10.0.0.2");
+        assert_eq!((other.take(5), shares[0].take(4), shares[1].take(4)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((shares[1].pin(), shares[2].take(4)), (Ok(()), Ok(())));
+        assert!(is_displaced(&shares[0]) && !is_displaced(&shares[1]), "the oldest gives way");
+        assert_eq!((shares[3].take(4), is_displaced(&shares[2])), (Ok(()), true), "one in use does not");
+        assert_eq!((shares[4].take(7), is_displaced(&shares[3])), (Err(Exhausted::Client), false));
+        assert!(!is_displaced(&other), "others keep what they have");
+        drop((shares, other));
+        let state = budget.lock();
+        assert_eq!((state.held, state.clients.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_share_returns_what_it_releases_and_cancels_the_given_token_when_displaced() {
+        let (budget, token) = (Budget::rolling(10, 10), CancellationToken::new());
+        let (first, second) = (budget.share_with("jane", token.clone()), budget.share("jane"));
+        assert_eq!(first.take(8), Ok(()));
+        first.release(6);
+        assert_eq!((second.take(8), token.is_cancelled(), budget.lock().held), (Ok(()), false, 10));
+        assert_eq!((second.take(1), token.is_cancelled()), (Ok(()), true));
+        first.release(2);
+        assert_eq!(budget.lock().held, 9, "a displaced share has nothing to return");
+    }
+
+    #[test]
     fn each_of_many_clients_gets_its_part() {
         let (budget, clients) = (Budget::new(1_000, 500), 99);
         let greedy = |client: usize| -> Vec<Share> {
@@ -253,7 +334,7 @@ mod tests {
         };
         // Each takes what it can get, again and again.
         let held: Vec<Vec<Share>> = (0..3).flat_map(|_| (0..clients).map(greedy)).collect();
-        assert!(budget.lock().held() > 998);
+        assert!(budget.lock().held > 998);
         let late = budget.share("late");
         assert_eq!(late.take(1_000 / (clients + 1) - 2), Ok(()));
         assert!(!is_displaced(&late));

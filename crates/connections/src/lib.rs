@@ -1,5 +1,5 @@
-//! Bounds the connections of a server, and the memory of what clients send over them ([`Budget`]): in total and of one
-//! client. Shares of users are counted by [`share_of`].
+//! Bounds the connections of a server, and the memory of what clients send or do not read ([`Budget`]): in total and of
+//! one client. Shares of users are counted by [`share_of`].
 //!
 //! A connection takes a [`Slot`] and is *silent* until the server keeps it, for example because a request was
 //! authenticated. Silent connections block nobody: when there is no room for another, the one that was silent for longest

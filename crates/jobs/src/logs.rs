@@ -13,13 +13,16 @@
 //! ```
 
 pub mod chatter;
+pub mod effort;
 mod fold;
 mod follow;
+mod held;
 pub mod kept;
 pub mod level;
 mod line;
 mod merge;
 mod once;
+pub mod pattern;
 mod ranks;
 mod read;
 mod resume;
@@ -55,6 +58,8 @@ pub const MAX_PODS: usize = 256;
 const OPENINGS: usize = 16;
 /// The maximum number of lines in a batch.
 const BATCH_LINES: usize = 256;
+/// The size at which a batch of fewer lines ends, in bytes.
+const BATCH_BYTES: usize = 256 << 10;
 /// The number of batches buffered per pod for a slow consumer.
 const BUFFERED_BATCHES: usize = 4;
 
@@ -183,6 +188,16 @@ pub struct Origin {
 }
 
 type Batch = Vec<Result<Item, Error>>;
+
+/// The size of an item's text, in bytes.
+fn bytes_of(item: &Result<Item, Error>) -> usize {
+    match item {
+        Ok(Item::Line { text, .. } | Item::Missing { text, .. } | Item::Note(text)) => text.len(),
+        Ok(Item::Waiting { reason, .. }) => reason.len(),
+        Err(_) => 0,
+    }
+}
+
 type Sender = mpsc::Sender<Batch>;
 
 /// A stream of lines. Dropping it closes every connection.

@@ -14,6 +14,8 @@ use crate::{Action, Advice, Class, Error, Fault, Kind};
 pub const ADMISSION_UNAVAILABLE: &str = "AdmissionUnavailable";
 /// How the API server says so.
 const WEBHOOK_FAILED: &str = "failed calling webhook";
+/// How it says that the object was too large for the webhook.
+const WEBHOOK_TOO_LARGE: &str = "status code 413";
 
 /// The reason of an error for an apply that would change fields of other field managers, which can be forced.
 pub const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
@@ -83,6 +85,10 @@ fn from_status(status: &Status, attempt: Attempt<'_>) -> Error {
             Some("the server receives too many requests; try again shortly".into()),
         ),
         (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
+        (500, _) if status.message.contains(WEBHOOK_FAILED) && status.message.contains(WEBHOOK_TOO_LARGE) => {
+            let advice = "make the object smaller: a webhook of the cluster cannot check one of this size";
+            refused(Class::Invalid, status, Some(advice.into()))
+        }
         (500, _) if status.message.contains(WEBHOOK_FAILED) => admission_unavailable(status),
         (507, _) => refused(
             Class::Error,
@@ -305,6 +311,21 @@ mod tests {
         assert!(told("get", "pods", "team").ends_with("role view"));
         assert!(told("delete", "pods", "team").ends_with("role edit"));
         assert!(told("list", "MPIJobs", "").contains("administrator of the cluster"));
+    }
+
+    #[test]
+    fn an_object_that_is_too_large_for_a_webhook_is_not_sent_again() {
+        let refused = |why: &str| {
+            let message = format!("Internal error occurred: failed calling webhook \"x\": {why}");
+            let status = json!({ "code": 500, "reason": "InternalError", "message": message });
+            let status: Status = serde_json::from_value(status).unwrap();
+            let attempt = Attempt { verb: "create", what: "MPIJobs", name: "pi", namespace: "team-cv" };
+            let error = Error::from_kube(kube::Error::Api(status.boxed()), attempt);
+            (error.class(), error.reason() == ADMISSION_UNAVAILABLE)
+        };
+        let too_large = "the server responded with the status code 413 but did not return more information";
+        assert_eq!(refused(too_large), (Class::Invalid, false));
+        assert_eq!(refused("context deadline exceeded"), (Class::Error, true));
     }
 
     #[test]

@@ -46,9 +46,15 @@ impl Setting {
 /// # Errors
 /// [`Error::Invalid`] with each setting whose path cannot be set.
 pub fn set(mut manifest: Value, kind: Kind, settings: &[Setting]) -> Result<Value, Error> {
-    let faults: Vec<Fault> = settings
+    let faults = apply(&mut manifest, kind, settings);
+    if faults.is_empty() { Ok(manifest) } else { Err(Error::Invalid { faults }) }
+}
+
+/// Applies the settings that fit to the manifest, and returns a fault for each of the others.
+pub(crate) fn apply(manifest: &mut Value, kind: Kind, settings: &[Setting]) -> Vec<Fault> {
+    settings
         .iter()
-        .filter_map(|setting| one(&mut manifest, kind, setting).err().map(|fault| (setting, fault)))
+        .filter_map(|setting| one(manifest, kind, setting).err().map(|fault| (setting, fault)))
         .map(|(setting, (message, advice))| Fault {
             source: String::new(),
             position: None,
@@ -56,8 +62,7 @@ pub fn set(mut manifest: Value, kind: Kind, settings: &[Setting]) -> Result<Valu
             message,
             advice: Some(advice),
         })
-        .collect();
-    if faults.is_empty() { Ok(manifest) } else { Err(Error::Invalid { faults }) }
+        .collect()
 }
 
 type Wrong = (String, String);

@@ -9,16 +9,18 @@ mod parameter;
 
 use std::collections::BTreeMap;
 
+use futures::future;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
+use semantics::is_subdomain;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::rerun::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF};
 use crate::setting::{self, Setting};
 use crate::submit::FIELD_MANAGER;
-use crate::{Action, Advice, Attempt, Class, Error, Kind, export, manifest};
+use crate::{Action, Advice, Attempt, Class, Error, Fault, Kind, export, manifest};
 
 pub use parameter::{Parameter, Type};
 
@@ -34,6 +36,10 @@ pub const SHARED: &str = "odh-training-templates";
 pub const MAX_VERSIONS: usize = 10;
 /// The maximum size of a template with all its versions, in bytes. A ConfigMap holds at most 1 MiB.
 const MAX_BYTES: usize = 900 * 1024;
+/// The maximum number of templates of a namespace.
+pub const MAX_TEMPLATES: u32 = 200;
+/// The number of ConfigMaps that are read at once for a list.
+const CHUNK: usize = 4;
 /// The maximum number of tries to save while others save the same template.
 const MAX_TRIES: usize = 5;
 /// The annotation with a one-sentence description of a template.
@@ -65,7 +71,8 @@ pub struct Template {
     pub description: String,
     /// What a user of it may choose.
     pub parameters: Vec<Parameter>,
-    /// The manifest.
+    /// The manifest; null in lists.
+    #[serde(skip_serializing_if = "Value::is_null")]
     pub manifest: Value,
     /// Whether it hides the shared template of its name, as far as the user may read shared templates.
     pub hides_shared: bool,
@@ -110,9 +117,10 @@ pub async fn save(
     Ok(Template { hides_shared: shared.is_some_and(|shared| is_template(&shared)), ..saved })
 }
 
-/// Whether lists of templates have it.
+/// Whether it is marked as a template.
 fn is_template(kept: &ConfigMap) -> bool {
-    kept.labels().get(LABEL).is_some_and(|value| value == "true") && read(kept).is_some()
+    let has_manifest = kept.data.as_ref().is_some_and(|data| data.contains_key(KEY));
+    has_manifest && kept.labels().get(LABEL).is_some_and(|value| value == "true")
 }
 
 async fn write(
@@ -135,7 +143,10 @@ async fn write(
         };
         let written = match old {
             Some(_) => (api.replace(&kept_name, &parameters, &next).await, "update"),
-            None => (api.create(&parameters, &next).await, "create"),
+            None => {
+                require_room(&api, namespace).await?;
+                (api.create(&parameters, &next).await, "create")
+            }
         };
         match written {
             (Ok(written), _) => return read(&written).ok_or_else(unreadable),
@@ -145,6 +156,22 @@ async fn write(
         }
     }
     Err(unreadable())
+}
+
+/// Refuses one more template than a namespace may have.
+async fn require_room(api: &Api<ConfigMap>, namespace: &str) -> Result<(), Error> {
+    // Who may create but not list them gets the server's answer.
+    let Ok(page) = api.list_metadata(&of_templates().limit(MAX_TEMPLATES)).await else { return Ok(()) };
+    if page.items.len() < MAX_TEMPLATES as usize {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        class: Class::Quota,
+        reason: "QuotaExceeded".to_owned(),
+        message: format!("namespace \"{namespace}\" has {} templates", page.items.len()),
+        advice: Some(format!("delete one that is no longer used: at most {MAX_TEMPLATES} are kept").into()),
+        faults: Vec::new(),
+    })
 }
 
 fn unreadable() -> Error {
@@ -203,6 +230,9 @@ fn next_version(
         false => data.insert(KEY_PARAMETERS.to_owned(), json(&parameters)?),
     };
     forget(&mut data);
+    if size(&data) > MAX_BYTES {
+        return Err(Error::Invalid { faults: vec![too_large(&data)] });
+    }
     let mut metadata = ObjectMeta {
         name: Some(format!("{PREFIX}{}", saving.name)),
         resource_version: old.and_then(|old| old.metadata.resource_version.clone()),
@@ -225,11 +255,23 @@ fn json(value: &impl Serialize) -> Result<String, Error> {
 /// Removes the oldest versions until those left are few and small enough.
 fn forget(data: &mut BTreeMap<String, String>) {
     let mut numbers = earlier_versions(data);
-    let is_large = |data: &BTreeMap<String, String>| {
-        data.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>() > MAX_BYTES
-    };
-    while !numbers.is_empty() && (numbers.len() >= MAX_VERSIONS || is_large(data)) {
+    while !numbers.is_empty() && (numbers.len() >= MAX_VERSIONS || size(data) > MAX_BYTES) {
         data.remove(&format!("{KEY_VERSION}{}", numbers.remove(0)));
+    }
+}
+
+/// The bytes of everything that a ConfigMap holds.
+fn size(data: &BTreeMap<String, String>) -> usize {
+    data.iter().map(|(key, text)| key.len() + text.len()).sum()
+}
+
+fn too_large(data: &BTreeMap<String, String>) -> Fault {
+    Fault {
+        source: String::new(),
+        position: None,
+        path: "manifest".to_owned(),
+        message: format!("takes {} KiB with its parameters", size(data).div_ceil(1024)),
+        advice: Some(format!("a template has at most {} KiB; keep data in a volume", MAX_BYTES / 1024)),
     }
 }
 
@@ -241,38 +283,120 @@ fn earlier_versions(data: &BTreeMap<String, String>) -> Vec<u32> {
     numbers
 }
 
-/// Returns the templates of these namespaces. Only a refusal for the first namespace is an error; the others may be
-/// inaccessible.
+/// Returns the templates of these namespaces without their manifests, in the order of [`names`].
+///
+/// # Errors
+/// As [`names`].
+pub async fn templates(client: &Client, namespaces: &[&str]) -> Result<Vec<Template>, Error> {
+    let known = names(client, namespaces).await?;
+    let mut found = Vec::new();
+    for places in known.chunks(CHUNK) {
+        let kept = places.iter().map(|(name, namespace)| stored(client, namespace, name, &known));
+        let kept = future::try_join_all(kept).await?;
+        found.extend(kept.into_iter().flatten().filter_map(|stored| stored.summary()));
+    }
+    Ok(found)
+}
+
+/// The name of a template, and its namespace.
+pub type Place = (String, String);
+
+/// Returns which templates there are in these namespaces, by name and namespace. Only a refusal for the first namespace is an
+/// error; the others may be inaccessible.
 ///
 /// # Errors
 /// The server's refusal.
-pub async fn templates(client: &Client, namespaces: &[&str]) -> Result<Vec<Template>, Error> {
-    let mut found: Vec<Template> = kept(client, namespaces).await?.iter().filter_map(read).collect();
-    found.sort_by(|a, b| (&a.name, &a.namespace).cmp(&(&b.name, &b.namespace)));
-    mark_hiding(&mut found);
-    Ok(found)
-}
-
-/// Marks the templates that hide a shared one among them. Pure.
-fn mark_hiding(found: &mut [Template]) {
-    let (shared, own): (Vec<_>, Vec<_>) = found.iter_mut().partition(|template| template.namespace == SHARED);
-    for template in own {
-        template.hides_shared = shared.iter().any(|shared| shared.name == template.name);
-    }
-}
-
-async fn kept(client: &Client, namespaces: &[&str]) -> Result<Vec<ConfigMap>, Error> {
-    let mut found = Vec::new();
+pub async fn names(client: &Client, namespaces: &[&str]) -> Result<Vec<Place>, Error> {
+    let mut found: Vec<Place> = Vec::new();
     for (index, namespace) in namespaces.iter().enumerate() {
-        let attempt = Attempt { verb: "list", what: "configmaps", name: "", namespace };
-        let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        match api.list(&ListParams::default().labels(&format!("{LABEL}=true"))).await {
-            Ok(kept) => found.extend(kept.items),
-            Err(error) if index == 0 => return Err(Error::from_kube(error, attempt)),
+        match names_in(client, namespace).await {
+            Ok(names) => found.extend(names.into_iter().map(|name| (name, (*namespace).to_owned()))),
+            Err(error) if index == 0 => return Err(error),
             Err(_) => {}
         }
     }
+    found.sort_unstable();
     Ok(found)
+}
+
+async fn names_in(client: &Client, namespace: &str) -> Result<Vec<String>, Error> {
+    let attempt = Attempt { verb: "list", what: "configmaps", name: "", namespace };
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let (mut names, mut parameters) = (Vec::new(), of_templates().limit(paging::PAGE));
+    for _ in 0..paging::MOST_PAGES {
+        let page = api.list_metadata(&parameters).await;
+        let page = page.map_err(|error| Error::from_kube(error, attempt))?;
+        names.extend(page.items.iter().filter_map(name_of));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(names),
+        }
+    }
+    Err(Error::Client(format!("namespace \"{namespace}\" has too many templates to list them")))
+}
+
+fn of_templates() -> ListParams {
+    ListParams::default().labels(&format!("{LABEL}=true"))
+}
+
+/// A template as the cluster keeps it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    kept: ConfigMap,
+    hides_shared: bool,
+}
+
+impl Stored {
+    /// The number of bytes that [`Stored::read`] reads at most.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.kept.data.as_ref().map_or(0, size)
+    }
+
+    /// Reads the newest version, or the one with this number. Pure.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such version, or it is not a job's manifest.
+    pub fn read(&self, version: Option<u32>) -> Result<Template, Error> {
+        let Self { kept, hides_shared } = self;
+        let found = read_version(kept, version).ok_or_else(|| no_version(kept, version))?;
+        Ok(Template { hides_shared: *hides_shared, ..found })
+    }
+
+    /// The number of bytes that [`Stored::summary`] reads slowly: those of a manifest that a person wrote as YAML.
+    #[must_use]
+    pub fn size_of_summary(&self) -> usize {
+        let text = self.kept.data.as_ref().and_then(|data| data.get(KEY));
+        text.filter(|text| kind_of_json(text).is_none()).map_or(0, String::len)
+    }
+
+    /// Reads the newest version without its manifest; `None` if it is not a job's. Pure.
+    #[must_use]
+    pub fn summary(&self) -> Option<Template> {
+        let text = self.kept.data.as_ref()?.get(KEY)?;
+        let kind = kind_of_json(text).or_else(|| kind_of(&document(text)?))?;
+        let found = newest(&self.kept, kind, Value::Null)?;
+        Some(Template { hides_shared: self.hides_shared, ..found })
+    }
+}
+
+/// Returns one of the templates that are `known`, unless it was deleted meanwhile.
+///
+/// # Errors
+/// The server's refusal.
+pub async fn stored(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    known: &[Place],
+) -> Result<Option<Stored>, Error> {
+    let attempt = Attempt { verb: "list", what: "configmaps", name: "", namespace };
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let only = of_templates().fields(&format!("metadata.name={PREFIX}{name}"));
+    let mut listed = api.list(&only).await.map_err(|error| Error::from_kube(error, attempt))?;
+    let is_shared = |(other, of): &Place| other == name && of == SHARED;
+    let hides_shared = namespace != SHARED && known.iter().any(is_shared);
+    Ok(listed.items.pop().map(|kept| Stored { kept, hides_shared }))
 }
 
 /// Returns where a template is looked for by a user of a namespace, and its name: `shared/NAME` is the shared one, also
@@ -296,34 +420,59 @@ pub async fn template(
     name: &str,
     version: Option<u32>,
 ) -> Result<Template, Error> {
-    let known = kept(client, namespaces).await?;
-    let is = |kept: &&ConfigMap, namespace: &str| {
-        kept.namespace().as_deref() == Some(namespace) && name_of(kept).is_some_and(|known| known == name)
-    };
-    let own = |namespace: &&str| known.iter().find(|kept| is(kept, namespace) && read(kept).is_some());
-    match namespaces.iter().find_map(own) {
-        Some(kept) => {
-            let found = read_version(kept, version).ok_or_else(|| no_version(kept, name, version))?;
-            let hides_shared = found.namespace != SHARED && own(&SHARED).is_some();
-            Ok(Template { hides_shared, ..found })
-        }
-        None => {
-            let names: Vec<String> = known.iter().filter_map(name_of).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let namespace = namespaces.first().copied().unwrap_or_default();
-            Err(missing(namespace, name, manifest::nearest(name, &names)))
-        }
-    }
+    find(client, namespaces, name).await?.read(version)
 }
 
-fn no_version(kept: &ConfigMap, name: &str, version: Option<u32>) -> Error {
-    let versions = read(kept).map(|template| template.versions).unwrap_or_default();
-    let versions: Vec<String> = versions.iter().map(u32::to_string).collect();
+/// As [`template`], without reading it. Only a refusal for the first namespace is an error.
+///
+/// # Errors
+/// As [`template`].
+pub async fn find(client: &Client, namespaces: &[&str], name: &str) -> Result<Stored, Error> {
+    let (kept_name, mut found, mut hides_shared) = (format!("{PREFIX}{name}"), None, false);
+    let places = if is_subdomain(&kept_name) { namespaces } else { &[] };
+    for (index, namespace) in places.iter().enumerate() {
+        let attempt = Attempt { verb: "get", what: "configmaps", name, namespace };
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let kept = match api.get_opt(&kept_name).await {
+            Ok(kept) => kept.filter(is_template),
+            Err(error) if index == 0 => return Err(Error::from_kube(error, attempt)),
+            Err(_) => None,
+        };
+        match found {
+            None => found = kept,
+            Some(_) => hides_shared |= *namespace == SHARED && kept.is_some(),
+        }
+    }
+    if let Some(kept) = found {
+        return Ok(Stored { kept, hides_shared });
+    }
+    // Who may not list them gets no suggestion.
+    let known = names(client, namespaces).await.unwrap_or_default();
+    let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    let namespace = namespaces.first().copied().unwrap_or_default();
+    Err(missing(namespace, name, manifest::nearest(name, &known)))
+}
+
+fn no_version(kept: &ConfigMap, version: Option<u32>) -> Error {
+    let (name, newest) = (name_of(kept).unwrap_or_default(), newest_version(kept));
+    let versions = kept.data.as_ref().map(|data| versions(data, newest)).unwrap_or_default();
+    let (message, advice) = match version.filter(|version| !versions.contains(version)) {
+        Some(version) => {
+            let versions: Vec<String> = versions.iter().map(u32::to_string).collect();
+            let message = format!("template \"{name}\" has no version {version}");
+            (message, format!("it has: {}", versions.join(", ")))
+        }
+        None => {
+            let message =
+                format!("template \"{name}\" cannot be read: it does not hold the manifest of a job");
+            (message, "save it again".to_owned())
+        }
+    };
     Error::Refused {
         class: Class::NotFound,
         reason: "NotFound".to_owned(),
-        message: format!("template \"{name}\" has no version {}", version.unwrap_or_default()),
-        advice: Some(format!("it has: {}", versions.join(", ")).into()),
+        message,
+        advice: Some(advice.into()),
         faults: Vec::new(),
     }
 }
@@ -347,13 +496,8 @@ pub fn instantiate(template: &Template, using: &Using) -> Result<Value, Error> {
     let (mut settings, mut faults) = parameter::settings(&template.parameters, &using.values);
     settings.extend(using.settings.iter().cloned());
     let mut manifest = template.manifest.clone();
-    // One by one, so that those that fit are in the job whose rules are checked.
-    for setting in settings {
-        match setting::set(manifest.clone(), template.kind, &[setting]) {
-            Ok(changed) => manifest = changed,
-            Err(error) => faults.extend(error.faults().iter().cloned()),
-        }
-    }
+    // Those that fit are in the job whose rules are checked.
+    faults.extend(setting::apply(&mut manifest, template.kind, &settings));
     let manifest = rerun::renamed(manifest, &using.name, Some((ANNOTATION_FROM, &template.name)));
     match rerun::checked(template.kind, &manifest) {
         Err(Error::Invalid { faults: more }) => faults.extend(more),
@@ -406,7 +550,7 @@ fn missing(namespace: &str, name: &str, meant: Option<&str>) -> Error {
     }
 }
 
-fn name_of(kept: &ConfigMap) -> Option<String> {
+fn name_of(kept: &impl ResourceExt) -> Option<String> {
     kept.name_any().strip_prefix(PREFIX).map(str::to_owned)
 }
 
@@ -416,32 +560,42 @@ fn read(kept: &ConfigMap) -> Option<Template> {
 }
 
 fn read_version(kept: &ConfigMap, version: Option<u32>) -> Option<Template> {
-    let name = name_of(kept)?;
     let data = kept.data.as_ref()?;
-    let annotation = |name: &str| kept.annotations().get(name);
-    let newest = annotation(ANNOTATION_VERSION).and_then(|version| version.parse().ok()).unwrap_or(1);
-    let version = version.unwrap_or(newest);
-    let (manifest, parameters, description) = if version == newest {
-        let documents = manifest::read(data.get(KEY)?.as_bytes(), &name).ok()?;
-        let parameters = match data.get(KEY_PARAMETERS) {
-            Some(text) => serde_json::from_str(text).ok()?,
-            None => Vec::new(),
-        };
-        let description = annotation(ANNOTATION_DESCRIPTION).cloned().unwrap_or_default();
-        (documents.first()?.value.clone(), parameters, description)
-    } else {
-        let earlier: Earlier = serde_json::from_str(data.get(&format!("{KEY_VERSION}{version}"))?).ok()?;
-        (earlier.manifest, earlier.parameters, earlier.description)
+    if version.is_none_or(|version| version == newest_version(kept)) {
+        let manifest = document(data.get(KEY)?)?;
+        return newest(kept, kind_of(&manifest)?, manifest);
+    }
+    let text = data.get(&format!("{KEY_VERSION}{}", version?))?;
+    let Earlier { description, parameters, manifest } = serde_json::from_str(text).ok()?;
+    let kind = kind_of(&manifest)?;
+    let version = version?;
+    Some(Template { version, ..template_of(kept, kind, description, parameters, manifest)? })
+}
+
+/// Returns the newest version, whose manifest is read already.
+fn newest(kept: &ConfigMap, kind: Kind, manifest: Value) -> Option<Template> {
+    let parameters = match kept.data.as_ref()?.get(KEY_PARAMETERS) {
+        Some(text) => serde_json::from_str(text).ok()?,
+        None => Vec::new(),
     };
-    let mut versions = earlier_versions(data);
-    versions.retain(|number| *number < newest);
-    versions.push(newest);
+    let description = kept.annotations().get(ANNOTATION_DESCRIPTION).cloned().unwrap_or_default();
+    template_of(kept, kind, description, parameters, manifest)
+}
+
+fn template_of(
+    kept: &ConfigMap,
+    kind: Kind,
+    description: String,
+    parameters: Vec<Parameter>,
+    manifest: Value,
+) -> Option<Template> {
+    let version = newest_version(kept);
     Some(Template {
-        name,
+        name: name_of(kept)?,
         namespace: kept.namespace().unwrap_or_default(),
         version,
-        versions,
-        kind: Kind::named(manifest["kind"].as_str()?)?,
+        versions: versions(kept.data.as_ref()?, version),
+        kind,
         description,
         parameters,
         manifest,
@@ -449,175 +603,39 @@ fn read_version(kept: &ConfigMap, version: Option<u32>) -> Option<Template> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_template_is_read_from_what_a_person_may_have_written() {
-        let kept: ConfigMap = serde_json::from_value(json!({
-            "metadata": {"name": "training-template-digits", "namespace": "team",
-                "annotations": {ANNOTATION_DESCRIPTION: "the usual"}},
-            "data": {KEY: "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: x}\n"}}))
-        .unwrap();
-        let found = read(&kept).unwrap();
-        assert_eq!(
-            (found.name.as_str(), found.kind, found.description.as_str()),
-            ("digits", Kind::MpiJob, "the usual")
-        );
-        let other: ConfigMap =
-            serde_json::from_value(json!({"metadata": {"name": "x"}, "data": {}})).unwrap();
-        assert!(read(&other).is_none());
-    }
-
-    fn job(replicas: i32) -> DynamicObject {
-        let template =
-            json!({"spec": {"containers": [{"name": "c", "image": "i", "command": ["mpirun", "train"]}]}});
-        serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
-            "metadata": {"name": "pi", "namespace": "team", "annotations": {api::ANNOTATION_OWNER: "jane"}},
-            "spec": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template},
-                "Worker": {"replicas": replicas, "template": template}}}}))
-        .unwrap()
-    }
-
-    fn parameters() -> Vec<Parameter> {
-        let rate = Parameter {
-            name: "rate".into(),
-            type_: Type::Number,
-            default: Some("0.1".into()),
-            sets: vec!["env.LR".into()],
-            ..Parameter::default()
-        };
-        let memory = Parameter {
-            name: "memory".into(),
-            type_: Type::Quantity,
-            allowed: vec!["16Gi".into(), "32Gi".into()],
-            sets: vec!["worker.memory".into()],
-            ..Parameter::default()
-        };
-        vec![rate, memory]
-    }
-
-    fn saved(
-        old: Option<&ConfigMap>,
-        replicas: i32,
-        parameters: Option<Vec<Parameter>>,
-    ) -> Result<Option<ConfigMap>, Error> {
-        let description = old.is_none().then(|| "d".to_owned());
-        let saving = Saving { name: "base".into(), description, parameters };
-        next_version(old, Kind::MpiJob, &manifest_of(&job(replicas)), &saving)
-    }
-
-    #[test]
-    fn saving_again_makes_versions_and_forgets_the_oldest() {
-        let mut kept = saved(None, 1, Some(parameters())).unwrap().unwrap();
-        assert!(saved(Some(&kept), 1, None).unwrap().is_none(), "nothing has changed");
-        for replicas in 2..=12 {
-            kept = saved(Some(&kept), replicas, None).unwrap().unwrap();
-        }
-        let newest = read(&kept).unwrap();
-        assert_eq!((newest.version, newest.versions), (12, (3..=12).collect()));
-        assert_eq!(newest.parameters, parameters(), "they are kept unless given");
-        assert_eq!(newest.description, "d", "it is kept unless given");
-        let workers = |version: u32| {
-            let template = read_version(&kept, Some(version))?;
-            template.manifest.pointer("/spec/mpiReplicaSpecs/Worker/replicas")?.as_i64()
-        };
-        assert_eq!((workers(12), workers(5), workers(2), workers(13)), (Some(12), Some(5), None, None));
-        assert!(newest.manifest["metadata"].get("namespace").is_none());
-        assert_eq!(
-            newest.manifest.pointer("/metadata/annotations"),
-            None,
-            "the owner is the job's, not the template's"
-        );
-    }
-
-    #[test]
-    fn a_template_that_hides_a_shared_one_is_marked() {
-        let saved = read(&saved(None, 1, None).unwrap().unwrap()).unwrap();
-        let of = |namespace: &str, name: &str| Template {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            ..saved.clone()
-        };
-        let mut found = [of(SHARED, "base"), of("team", "base"), of("team", "own"), of(SHARED, "common")];
-        mark_hiding(&mut found);
-        assert_eq!(found.map(|template| template.hides_shared), [false, true, false, false]);
-    }
-
-    #[test]
-    fn a_shared_template_has_an_address_of_its_own() {
-        assert_eq!(place_of("team", "base"), (vec!["team", SHARED], "base"));
-        assert_eq!(place_of("team", "shared/base"), (vec![SHARED], "base"));
-        assert_eq!(place_of(SHARED, "base"), (vec![SHARED], "base"));
-    }
-
-    #[test]
-    fn large_templates_keep_fewer_versions() {
-        let mut data: BTreeMap<String, String> =
-            (1..5).map(|number| (format!("{KEY_VERSION}{number}"), "x".repeat(300 * 1024))).collect();
-        data.insert(KEY.to_owned(), "x".repeat(400 * 1024));
-        forget(&mut data);
-        assert_eq!(earlier_versions(&data), [4]);
-    }
-
-    #[test]
-    fn every_fault_of_a_definition_is_reported() {
-        let wrong = vec![
-            Parameter { name: "1x".into(), sets: vec!["env.A".into()], ..Parameter::default() },
-            Parameter { name: "a".into(), ..Parameter::default() },
-            Parameter {
-                name: "a".into(),
-                type_: Type::Integer,
-                default: Some("many".into()),
-                allowed: vec!["1".into(), "few".into()],
-                sets: vec!["workrs".into()],
-                ..Parameter::default()
-            },
-        ];
-        let error = saved(None, 1, Some(wrong)).unwrap_err();
-        let paths: Vec<&str> = error.faults().iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(
-            paths,
-            [
-                "parameters[0].name",
-                "parameters[1].sets",
-                "parameters[2].name",
-                "parameters[2].allowed[1]",
-                "parameters[2].default",
-                "parameters[2].sets"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_job_is_made_with_the_chosen_values_and_the_defaults() {
-        let template = read(&saved(None, 2, Some(parameters())).unwrap().unwrap()).unwrap();
-        let settings = vec![Setting::read("workers=8").unwrap()];
-        let values = BTreeMap::from([("memory".to_owned(), "32Gi".to_owned())]);
-        let made = instantiate(&template, &Using { name: "run-1".into(), values, settings }).unwrap();
-        let worker = &made["spec"]["mpiReplicaSpecs"]["Worker"];
-        assert_eq!((&worker["replicas"], &made["metadata"]["name"]), (&json!(8), &json!("run-1")));
-        let container = &worker["template"]["spec"]["containers"][0];
-        assert_eq!(container["resources"]["limits"]["memory"], "32Gi");
-        assert_eq!(container["env"], json!([{"name": "LR", "value": "0.1"}]));
-        assert_eq!(made["metadata"]["annotations"][ANNOTATION_FROM], "base");
-    }
-
-    #[test]
-    fn every_fault_of_the_values_the_settings_and_the_job_is_reported_at_once() {
-        let template = read(&saved(None, 2, Some(parameters())).unwrap().unwrap()).unwrap();
-        let settings = ["workers=0", "slotz=1"].map(|text| Setting::read(text).unwrap()).to_vec();
-        let values =
-            [("rate", "fast"), ("memroy", "1Gi")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let using = Using { name: "Bad_Name".into(), values: BTreeMap::from(values), settings };
-        let error = instantiate(&template, &using).unwrap_err();
-        let paths: Vec<&str> = error.faults().iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(
-            paths,
-            ["memroy", "rate", "memory", "slotz", "metadata.name", "spec.mpiReplicaSpecs[Worker].replicas"]
-        );
-        assert_eq!(error.faults()[0].advice.as_deref(), Some("did you mean \"memory\"?"));
-    }
+fn newest_version(kept: &ConfigMap) -> u32 {
+    let version = kept.annotations().get(ANNOTATION_VERSION);
+    version.and_then(|version| version.parse().ok()).unwrap_or(1)
 }
+
+/// The numbers of all versions, the oldest first.
+fn versions(data: &BTreeMap<String, String>, newest: u32) -> Vec<u32> {
+    let mut versions = earlier_versions(data);
+    versions.retain(|number| *number < newest);
+    versions.push(newest);
+    versions
+}
+
+/// Reads a manifest: JSON, as it is saved, or YAML, as a person may write it.
+fn document(text: &str) -> Option<Value> {
+    let written =
+        || manifest::read(text.as_bytes(), KEY).ok()?.first().map(|document| document.value.clone());
+    serde_json::from_str(text).ok().or_else(written)
+}
+
+fn kind_of(manifest: &Value) -> Option<Kind> {
+    Kind::named(manifest["kind"].as_str()?)
+}
+
+/// Reads the kind of a manifest in JSON, and nothing else of it.
+fn kind_of_json(text: &str) -> Option<Kind> {
+    #[derive(Deserialize)]
+    struct Head {
+        kind: String,
+    }
+    let Head { kind } = serde_json::from_str(text).ok()?;
+    Kind::named(&kind)
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! runtime if they are large. A body that arrives slowly gives its memory to a caller that has less.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use connections::{Exhausted, Share};
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::sync::Semaphore;
 use tokio::time::Sleep;
 
+use crate::operation;
 use crate::problem::Problem;
+use crate::turns::{Bounds, Turns};
 
 /// The memory for what callers send: of all of them, and of each. It includes an estimate of what a message takes once it
 /// is parsed.
@@ -25,12 +26,12 @@ pub const MEMORY_OF_CALLER: usize = 64 << 20;
 pub const MAX_BODY: usize = 4 << 20;
 /// How long a body may take to arrive.
 const WITHIN: Duration = Duration::from_secs(20);
-/// The largest text that is parsed on the runtime: that takes less than a millisecond.
+/// The largest text that is parsed on the runtime.
 const PARSED_AT_ONCE: usize = 64 << 10;
-/// The maximum number of texts that are parsed away from the runtime at a time.
-const WORKERS: usize = 2;
+/// How many texts are parsed away from the runtime at a time, and how many wait for that.
+const APART: Bounds = Bounds { places: 2, waiting_of_share: 32, waiting: 1024 };
 
-static WORKING: Semaphore = Semaphore::const_new(WORKERS);
+static WORKING: LazyLock<Arc<Turns>> = LazyLock::new(|| Turns::new(APART));
 
 /// A body that holds memory of its caller's share while it is read, and that ends with a [`Problem`] if it has too much,
 /// takes too long, or is displaced.
@@ -130,10 +131,10 @@ pub fn exhausted(which: Exhausted) -> Problem {
     }
 }
 
-/// Parses a text: away from the runtime if it is large.
+/// Does work on a text of this many bytes: away from the runtime if it is large, in turns of the callers.
 ///
 /// # Errors
-/// Those of `parse`, or 503 if it cannot be run.
+/// Those of `parse`, 429 if too many large texts of the caller wait, or 503 if it cannot be run.
 pub async fn parse<T, F>(size: usize, parse: F) -> Result<T, Problem>
 where
     T: Send + 'static,
@@ -142,22 +143,27 @@ where
     if size <= PARSED_AT_ONCE { parse() } else { apart(parse).await }
 }
 
-/// Runs something that takes long away from the runtime, and not many at a time.
-///
-/// # Errors
-/// Those of `work`, or 503 if it cannot be run.
-pub async fn apart<T, F>(work: F) -> Result<T, Problem>
+async fn apart<T, F>(work: F) -> Result<T, Problem>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, Problem> + Send + 'static,
 {
-    let _turn = WORKING.acquire().await;
-    let done = tokio::task::spawn_blocking(work).await;
+    let turn = WORKING.take(&operation::share()).await.map_err(exhausted)?;
+    let done = tokio::task::spawn_blocking(move || {
+        // It is held until the work ends, even if nobody waits for it any more.
+        let _turn = turn;
+        work()
+    });
+    let done = done.await;
     done.unwrap_or_else(|_| Err(Problem::unavailable("the request cannot be read now")))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{self, RecvTimeoutError};
+
     use connections::Budget;
     use futures::{StreamExt as _, stream};
     use tokio::time::Instant;
@@ -223,5 +229,50 @@ mod tests {
         let parsed = parse(PARSED_AT_ONCE + 1, move || Ok(receiver.recv().is_ok()));
         let (parsed, sent) = tokio::join!(parsed, async { sender.send(()).is_ok() });
         assert!(parsed.unwrap() && sent);
+    }
+
+    async fn of_user(
+        user: &'static str,
+        work: impl Future<Output = Result<(), Problem>>,
+    ) -> Result<(), Problem> {
+        let work = async {
+            operation::is_authenticated(user);
+            Ok::<_, ()>(http::Response::new(work.await))
+        };
+        let operation = operation::Operation::new(None, None, &http::HeaderMap::new());
+        operation.answer(work).await.unwrap().into_body()
+    }
+
+    #[tokio::test]
+    async fn large_texts_of_one_caller_keep_another_waiting_only_while_they_are_parsed() {
+        let ((first, is_first_open), (second, is_second_open)) = (gate(), gate());
+        let begun = Arc::new(AtomicUsize::new(0));
+        // The first of the one caller end when the other caller waits, those after them when the other is done.
+        let hostile = (0..8).map(|_| {
+            let (begun, first, second) = (begun.clone(), is_first_open.clone(), is_second_open.clone());
+            let work = move || {
+                let open = if begun.fetch_add(1, Ordering::SeqCst) < APART.places { first } else { second };
+                let waited = open.lock().unwrap().recv_timeout(Duration::from_secs(30));
+                let is_open = waited == Err(RecvTimeoutError::Disconnected);
+                if is_open { Ok(()) } else { Err(Problem::unavailable("the other caller waits")) }
+            };
+            of_user("hostile", parse(PARSED_AT_ONCE + 1, work))
+        });
+        let hostile = futures::future::join_all(hostile);
+        let honest = async {
+            let small = of_user("honest", parse(PARSED_AT_ONCE, || Ok(()))).await;
+            drop(first);
+            let large = of_user("honest", parse(PARSED_AT_ONCE + 1, || Ok(()))).await;
+            drop(second);
+            small.and(large)
+        };
+        let (all, honest) = tokio::join!(hostile, honest);
+        assert!(honest.is_ok() && all.iter().all(Result::is_ok), "{all:?}");
+    }
+
+    /// What ends the waiting for it when the sender is dropped.
+    fn gate() -> (mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>) {
+        let (sender, receiver) = mpsc::channel();
+        (sender, Arc::new(Mutex::new(receiver)))
     }
 }

@@ -32,6 +32,8 @@ pub struct Admitted {
     pub caller: Arc<Caller>,
     /// The caller's memory for the message, until the call is answered.
     pub share: Arc<Share>,
+    #[expect(dead_code, reason = "holds the memory for the response until the call is answered")]
+    answer: Arc<Share>,
     /// The states of its target that the request is for.
     if_match: Option<String>,
     begun: Instant,
@@ -40,7 +42,7 @@ pub struct Admitted {
 /// Finds out by a request's headers who calls, and counts the request.
 ///
 /// # Errors
-/// 401 for strangers, 429 for those who call too often, 503 and 504 if the cluster does not answer.
+/// 401 for strangers, 429 for those who call too often or do not read the responses, 503 and 504 if the cluster does not answer.
 pub async fn admit(
     service: &Service,
     method: &'static Method,
@@ -50,10 +52,11 @@ pub async fn admit(
     let admitted = patiently(service, async {
         let caller = service.identity.of(headers).await?;
         service.limits.request(&caller.user)?;
+        let answer = service.answers.reserve(&caller.user)?;
         let share = Arc::new(service.memory.share(share_of(&caller.user)));
         let if_match =
             headers.get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default().to_owned());
-        Ok(Admitted { caller, share, if_match, begun })
+        Ok(Admitted { caller, share, answer, if_match, begun })
     })
     .await;
     count_refusal(service, method, begun, &admitted);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
+use crate::answers::common;
 use crate::origin::Origin;
 use crate::page;
 use crate::rest::respond;
@@ -131,7 +132,7 @@ fn answer(file: &File, headers: &HeaderMap, policy: &HeaderValue) -> Response<Bo
     if file.is_compressed && as_it_is && !is_known {
         response.headers_mut().insert(header::CONTENT_ENCODING, of("gzip"));
     }
-    response
+    common(response)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod spans;
 mod store;
 
 mod access;
+mod answers;
 mod attachment;
 mod audit;
 mod body;
@@ -39,6 +40,8 @@ mod interval;
 mod limits;
 mod message;
 mod metrics;
+mod patterns;
+mod turns;
 
 mod board;
 mod filter;

@@ -3,9 +3,9 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use connections::Slot;
+use connections::{Slot, share_of};
 use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
@@ -31,6 +31,8 @@ pub struct Operation {
     pub program: Option<String>,
     /// The connection that it came over.
     slot: Option<Arc<Slot>>,
+    /// The share of its caller, once it is known.
+    share: OnceLock<String>,
     subjects: Mutex<Vec<Subject>>,
     /// The state of the object that is read.
     tag: Mutex<Option<String>>,
@@ -56,6 +58,7 @@ impl Operation {
             address,
             program: program(headers),
             slot,
+            share: OnceLock::new(),
             subjects: Mutex::default(),
             tag: Mutex::default(),
         })
@@ -114,9 +117,16 @@ pub fn current() -> Option<Arc<Operation>> {
 /// Notes the present request's caller, once it is known: the connection then makes no room for those of others, unless this user
 /// has too many.
 pub fn is_authenticated(user: &str) {
-    if let Some(slot) = current().as_ref().and_then(|operation| operation.slot.as_ref()) {
+    let Some(operation) = current() else { return };
+    operation.share.get_or_init(|| share_of(user).to_owned());
+    if let Some(slot) = &operation.slot {
         slot.keep_for(user);
     }
+}
+
+/// Returns the share of users by which what the present request takes is counted. All that is not of a known caller has one.
+pub fn share() -> String {
+    current().and_then(|operation| operation.share.get().cloned()).unwrap_or_default()
 }
 
 /// Notes what the present request is about.
@@ -144,5 +154,20 @@ mod tests {
         assert_eq!(response.headers()[REQUEST_ID], *response.body());
         let subjects = operation.take_subjects();
         assert_eq!((subjects.len(), subjects[0].name.as_str()), (1, "a"));
+    }
+
+    #[tokio::test]
+    async fn a_request_counts_for_the_share_of_its_caller() {
+        let work = async {
+            let before = share();
+            is_authenticated("system:serviceaccount:team-cv:builder");
+            Ok::<_, ()>(Response::new((before, share())))
+        };
+        let response = Operation::new(None, None, &HeaderMap::new()).answer(work).await.unwrap();
+        assert_eq!(
+            *response.body(),
+            (String::new(), share_of("system:serviceaccount:team-cv:builder").to_owned())
+        );
+        assert_eq!(share(), "");
     }
 }

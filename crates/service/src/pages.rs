@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tonic_health::ServingStatus;
 
 use crate::access::Right;
+use crate::answers::common;
 use crate::contract::training_server::TrainingServer;
 use crate::contract::{DESCRIPTORS, DOCS, OPENAPI};
 use crate::problem::Problem;
@@ -66,7 +67,10 @@ pub fn router(service: &Arc<Service>) -> Result<Router, tonic_reflection::server
         .route("/signin", get(signin::sign_in).post(signin::sign_in).with_state(service.clone()))
         .route("/healthz", get(|| async { respond(StatusCode::OK, TEXT, "ok\n".into()) }))
         .route("/readyz", get(move || readyz(readiness.clone())))
-        .route("/openapi.json", get(|| async { respond(StatusCode::OK, "application/json", OPENAPI.into()) }))
+        .route(
+            "/openapi.json",
+            get(|| async { common(respond(StatusCode::OK, "application/json", OPENAPI.into())) }),
+        )
         .route("/docs", get(move || std::future::ready(docs(policy_of_docs.clone()))))
         .route(
             "/docs/troubleshooting",
@@ -94,7 +98,7 @@ fn docs(policy: Option<HeaderValue>) -> Response<Body> {
 }
 
 fn document(html: impl Into<Body>, policy: Option<HeaderValue>) -> Response<Body> {
-    page::with_policy(StatusCode::OK, html, policy)
+    common(page::with_policy(StatusCode::OK, html, policy))
 }
 
 /// A file or page of the dashboard, or nothing.

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 use connections::{JsonLimits, JsonRefused, MOST_JSON_VALUES, Share};
+use futures::FutureExt as _;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -415,23 +416,25 @@ impl Framing {
 
 type Frame = Result<Bytes, std::convert::Infallible>;
 
-/// Writes the items of a stream: those that are ready go out together.
+/// Writes the items of a stream: those that are ready go out together, up to [`CHUNK`] bytes and the last one.
 fn frames<M: 'static, A: Answer<M>>(
     items: BoxStream<'static, Result<A, Problem>>,
     framing: Framing,
     heartbeat: Interval,
 ) -> impl Stream<Item = Frame> {
-    let items = items.ready_chunks(64);
-    stream::unfold((items, heartbeat), move |(mut items, mut heartbeat)| async move {
+    stream::unfold((items.fuse(), heartbeat), move |(mut items, mut heartbeat)| async move {
         tokio::select! {
             biased;
-            ready = items.next() => {
+            first = items.next() => {
                 let mut buffer = BytesMut::with_capacity(CHUNK);
-                for item in ready? {
+                let mut ready = Some(first?);
+                while let Some(item) = ready {
                     match item {
                         Ok(item) => framing.item(&item, &mut buffer),
                         Err(problem) => framing.problem(&problem, &mut buffer),
                     }
+                    let is_full = buffer.len() >= CHUNK;
+                    ready = if is_full { None } else { items.next().now_or_never().flatten() };
                 }
                 heartbeat.reset();
                 Some((Ok(buffer.freeze()), (items, heartbeat)))

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use history::logs::{self, Archive, Line, Source};
 use history::series::{Point, Series};
 use jiff::Timestamp;
-use regex::Regex;
+use jobs::logs::effort::Effort;
+use jobs::logs::pattern::Pattern;
 use tokio::sync::Mutex as Turn;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::printed;
 use crate::problem::Problem;
@@ -19,8 +20,9 @@ use crate::problem::Problem;
 /// The maximum number of searches that are remembered.
 const MOST_SEARCHES: usize = 256;
 
-/// After how many lines the time is looked at.
-const LOOK_EVERY: u32 = 256;
+/// The maximum number of lines that are searched at once, and the size at which fewer are, in bytes.
+const BATCH_LINES: usize = 256;
+const BATCH_BYTES: usize = 256 << 10;
 
 /// A job's uid and a pattern.
 type Key = (String, String);
@@ -33,7 +35,7 @@ pub struct Searches {
 
 impl Searches {
     /// Returns the search for a pattern in a job's output, for one searcher at a time.
-    pub fn of(&self, uid: &str, pattern: &Regex) -> Arc<Turn<Search>> {
+    pub fn of(&self, uid: &str, pattern: &Pattern) -> Arc<Turn<Search>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (uid.to_owned(), pattern.as_str().to_owned());
         let before = known.iter().position(|(known, _)| *known == key).map(|place| known.remove(place).1);
@@ -78,44 +80,122 @@ impl Search {
     /// Searches what is archived of a source and was not searched before. Returns whether that is done in time.
     ///
     /// # Errors
-    /// If the archive fails. What was searched until then is not searched again.
+    /// If the archive fails, or the pattern is too slow. What was searched until then is not searched again.
     pub async fn go_on(
         &mut self,
         archive: &Archive,
         source: &Source,
-        pattern: &Regex,
+        pattern: &Pattern,
+        effort: &mut Effort,
         until: Instant,
     ) -> Result<bool, Problem> {
         let Self { places, found } = self;
         let place = places.entry(source.clone()).or_default();
-        let mut lines = logs::read_from(archive, source, place.next_line);
-        for read in 0_u32.. {
-            if read % LOOK_EVERY == 0 && Instant::now() >= until {
+        let mut reader = logs::read_from(archive, source, place.next_line);
+        let mut lines = Batch::default();
+        loop {
+            if Instant::now() >= until {
                 return Ok(false);
             }
-            let Some((_, number, line)) = lines.next_numbered().await? else { break };
-            // Together, so that a caller who goes away leaves both or neither.
-            take_in(found, &line, pattern);
-            let same = if line.at == place.last { place.at_last } else { 0 };
-            *place = Place { next_line: number + 1, last: line.at, at_last: same + 1 };
+            while !lines.is_full() {
+                let Some((_, number, line)) = reader.next_numbered().await? else { break };
+                lines.push(number, line);
+            }
+            if lines.lines.is_empty() {
+                return Ok(true);
+            }
+            let Some(searched) = search(&mut lines, pattern, effort, until).await? else { return Ok(false) };
+            for (number, line, points) in searched {
+                // Together, so that a caller who goes away leaves both or neither.
+                add(found, points);
+                let same = if line.at == place.last { place.at_last } else { 0 };
+                *place = Place { next_line: number + 1, last: line.at, at_last: same + 1 };
+            }
+        }
+    }
+
+    /// Adds what lines contain that are not archived, and empties the batch. Returns whether that is done in time.
+    ///
+    /// # Errors
+    /// If the pattern is too slow.
+    pub async fn take_in(
+        &mut self,
+        lines: &mut Batch,
+        pattern: &Pattern,
+        effort: &mut Effort,
+        until: Instant,
+    ) -> Result<bool, Problem> {
+        while !lines.lines.is_empty() {
+            let Some(searched) = search(lines, pattern, effort, until).await? else { return Ok(false) };
+            searched.into_iter().for_each(|(_, _, points)| add(&mut self.found, points));
         }
         Ok(true)
     }
+}
 
-    /// Adds what a line contains.
-    pub fn take_in(&mut self, line: &Line, pattern: &Regex) {
-        take_in(&mut self.found, line, pattern);
+/// Lines to search, with their numbers.
+#[derive(Default)]
+pub struct Batch {
+    lines: Vec<(i64, Line)>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// Adds a line.
+    pub fn push(&mut self, number: i64, line: Line) {
+        self.bytes += line.text.len();
+        self.lines.push((number, line));
+    }
+
+    /// Whether it is to be searched before further lines are added.
+    pub fn is_full(&self) -> bool {
+        self.lines.len() >= BATCH_LINES || self.bytes >= BATCH_BYTES
     }
 }
 
-fn take_in(found: &mut BTreeMap<String, Series>, line: &Line, pattern: &Regex) {
-    let Some(groups) = pattern.captures(&line.text) else { return };
-    for name in pattern.capture_names().flatten() {
-        let value = groups.name(name).and_then(|group| group.as_str().parse::<f64>().ok());
-        if let Some(value) = value {
-            let point = Point { at: line.at, step: printed::step(&line.text), value };
-            found.entry(name.to_owned()).or_default().push(point);
+/// The numbers in a line, by the pattern's groups.
+type Points = Vec<(String, Point)>;
+
+/// Searches the first lines of a batch and takes them out: at least one. Returns `None` if the time is over.
+async fn search(
+    batch: &mut Batch,
+    pattern: &Pattern,
+    effort: &mut Effort,
+    until: Instant,
+) -> Result<Option<Vec<(i64, Line, Points)>>, Problem> {
+    let (lines, pattern) = (std::mem::take(batch).lines, pattern.clone());
+    let turn = effort.turn(move |end| {
+        let (mut lines, mut searched) = (lines.into_iter(), Vec::new());
+        for (number, line) in lines.by_ref() {
+            let points = points(&line, &pattern);
+            searched.push((number, line, points));
+            if std::time::Instant::now() >= end {
+                break;
+            }
         }
+        (searched, lines.collect::<Vec<_>>())
+    });
+    let Ok(turn) = timeout_at(until, turn).await else { return Ok(None) };
+    let (searched, rest) = turn?;
+    rest.into_iter().for_each(|(number, line)| batch.push(number, line));
+    Ok(Some(searched))
+}
+
+fn points(line: &Line, pattern: &Pattern) -> Points {
+    let Some(groups) = pattern.captures(&line.text) else { return Points::new() };
+    let value = |name: &str| groups.name(name).and_then(|group| group.as_str().parse::<f64>().ok());
+    let values: Vec<(&str, f64)> = pattern.names().filter_map(|name| Some((name, value(name)?))).collect();
+    if values.is_empty() {
+        return Points::new();
+    }
+    let step = printed::step(&line.text);
+    let point = |(name, value): (&str, f64)| (name.to_owned(), Point { at: line.at, step, value });
+    values.into_iter().map(point).collect()
+}
+
+fn add(found: &mut BTreeMap<String, Series>, points: Points) {
+    for (name, point) in points {
+        found.entry(name).or_default().push(point);
     }
 }
 
@@ -123,15 +203,19 @@ fn take_in(found: &mut BTreeMap<String, Series>, line: &Line, pattern: &Regex) {
 mod tests {
     use super::*;
 
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text, false).unwrap()
+    }
+
     #[test]
     fn named_groups_become_series_of_their_numbers() {
-        let pattern = Regex::new("loss=(?<loss>\\S+)( acc=(?<accuracy>\\S+))?").unwrap();
+        let pattern = pattern("loss=(?<loss>\\S+)( acc=(?<accuracy>\\S+))?");
         let mut search = Search::default();
         for (second, text) in
             [(1, "step 1 loss=0.5 acc=0.7"), (2, "loss=nan"), (3, "loss=2e-1"), (4, "other"), (5, "loss=low")]
         {
             let line = Line { at: Timestamp::from_second(second).unwrap(), text: text.to_owned() };
-            search.take_in(&line, &pattern);
+            add(&mut search.found, super::points(&line, &pattern));
         }
         let points = |name: &str| {
             let points = search.found()[name].points().iter();
@@ -144,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_search_that_was_used_longest_ago_is_forgotten() {
-        let (searches, pattern) = (Searches::default(), Regex::new("x").unwrap());
+        let (searches, pattern) = (Searches::default(), pattern("x"));
         let first = searches.of("first", &pattern);
         let second = searches.of("second", &pattern);
         for number in 0..MOST_SEARCHES - 2 {
@@ -165,7 +249,8 @@ mod tests {
         let archive = Archive::in_memory(store);
         let source =
             Source { uid: "u".to_owned(), attempt: 0, container: "launcher/0/p/0:main/0".to_owned() };
-        let pattern = Regex::new("n=(?<n>[0-9]+)").unwrap();
+        let pattern = pattern("n=(?<n>[0-9]+)");
+        let mut effort = Effort::default();
         let line = |number: i64| Line {
             at: Timestamp::from_second(number / 2).unwrap(),
             text: format!("n={number}"),
@@ -175,7 +260,7 @@ mod tests {
         for from in [0, 5, 10] {
             let lines: Vec<Line> = (from..from + 5).map(line).collect();
             logs::append(&archive, &source, from, &lines).await.unwrap();
-            assert!(search.go_on(&archive, &source, &pattern, until).await.unwrap());
+            assert!(search.go_on(&archive, &source, &pattern, &mut effort, until).await.unwrap());
             // What was searched is gone from the archive.
             prune(&archive, &Retention { after: Timestamp::UNIX_EPOCH, bytes: 0 }).await.unwrap();
         }
@@ -184,8 +269,8 @@ mod tests {
         let place = search.place(&source).unwrap();
         assert_eq!((place.last, place.at_last), (Timestamp::from_second(7).unwrap(), 1));
         logs::append(&archive, &source, 15, &[line(15)]).await.unwrap();
-        assert!(!search.go_on(&archive, &source, &pattern, Instant::now()).await.unwrap(), "no time");
-        assert!(search.go_on(&archive, &source, &pattern, until).await.unwrap());
+        assert!(!search.go_on(&archive, &source, &pattern, &mut effort, Instant::now()).await.unwrap());
+        assert!(search.go_on(&archive, &source, &pattern, &mut effort, until).await.unwrap());
         assert_eq!(search.found()["n"].points().len(), 16);
     }
 }

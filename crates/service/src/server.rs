@@ -1,30 +1,36 @@
 //! Connections: TLS, HTTP/1.1 and HTTP/2 at one port, bounded in number, time and streams, and drained at the end.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use connections::{Slot, Slots};
+use connections::{Budget, Share, Slot, Slots};
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::answers::Connection;
 use crate::browser::Peer;
 use crate::operation::Operation;
 use crate::pages;
 use crate::service::Service;
 
+/// The most TLS handshakes in progress: of all addresses, and of each. One takes up to 64 KiB.
+const HANDSHAKES: usize = 1024;
+const HANDSHAKES_OF_ADDRESS: usize = 256;
 /// How long a client may take for the handshake and its first request's head, and for the head of each request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of HTTP/2 pings, and how long the peer may take to answer one.
@@ -37,7 +43,7 @@ const MAX_HEAD: u32 = 32 << 10;
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// How much of a stream may be on its way to a client that does not read.
-const SEND_BUFFER: usize = 128 << 10;
+const SEND_BUFFER: usize = 64 << 10;
 /// How long accepting pauses after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long requests and streams may take to end once the service stops.
@@ -63,7 +69,8 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let router = pages::router(&service)?;
     let slots = Slots::new(service.settings.connections, service.settings.connections_of_peer);
-    let stranger = service.settings.stranger;
+    let handshakes = Budget::rolling(HANDSHAKES, HANDSHAKES_OF_ADDRESS);
+    let (stranger, unread) = (service.settings.stranger, service.settings.unread);
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -85,27 +92,25 @@ pub async fn serve(
         // Events of a stream are small and must not wait for one another.
         let _ = stream.set_nodelay(true);
         let (tls, router, stop) = (tls.clone(), router.clone(), stop.clone());
+        let answers = Connection::new(service.answers.clone(), slot.clone(), unread);
+        let place = handshakes.share(slot.peer().to_string());
         connections.spawn(async move {
             let conversation = async {
                 let deadline = Instant::now() + HEAD_TIMEOUT;
-                match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => {
-                        let is_verified = stream.get_ref().1.peer_certificates().is_some();
-                        if is_verified {
-                            slot.keep();
-                        }
-                        let peer = Peer { address, is_verified };
-                        converse(stream, (peer, &slot), router, stop, (deadline, stranger)).await;
-                    }
-                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                    Err(_) => tracing::debug!("a TLS handshake timed out"),
+                let Some(stream) = shake_hands(&tls, stream, place, deadline).await else { return };
+                let is_verified = stream.get_ref().1.peer_certificates().is_some();
+                if is_verified {
+                    slot.keep();
                 }
+                let peer = Peer { address, is_verified };
+                converse(stream, (peer, &slot, &answers), router, stop, (deadline, stranger)).await;
             };
             tokio::select! {
                 () = conversation => {}
                 () = slot.displaced() => {
                     tracing::debug!(%address, "closed a stranger's connection to make room for another");
                 }
+                () = answers.overdue() => {}
             }
         });
     }
@@ -114,10 +119,32 @@ pub async fn serve(
     Ok(())
 }
 
+/// Completes a TLS handshake, if it is not displaced by later ones before.
+async fn shake_hands(
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+    place: Share,
+    deadline: Instant,
+) -> Option<TlsStream<TcpStream>> {
+    if place.take(1).is_err() {
+        tracing::debug!("no room for a TLS handshake");
+        return None;
+    }
+    tokio::select! {
+        accepted = tokio::time::timeout_at(deadline, tls.accept(stream)) => match accepted {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!("a TLS handshake timed out"),
+        },
+        () = place.displaced() => tracing::debug!("ended a TLS handshake to make room for another"),
+    }
+    None
+}
+
 /// Serves requests on a connection; the first must have come by `deadline`, and one of a known caller within `stranger`.
 async fn converse<S>(
     stream: S,
-    (peer, slot): (Peer, &Arc<Slot>),
+    (peer, slot, answers): (Peer, &Arc<Slot>, &Arc<Connection>),
     router: Router,
     stop: CancellationToken,
     (deadline, stranger): (Instant, Duration),
@@ -125,12 +152,16 @@ async fn converse<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let asked = Arc::new(Notify::new());
-    let (asking, used) = (asked.clone(), slot.clone());
+    let (asking, used, answers) = (asked.clone(), slot.clone(), answers.clone());
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         asking.notify_one();
         request.extensions_mut().insert(peer);
         let operation = Operation::new(Some(peer.address), Some(used.clone()), request.headers());
-        operation.answer(router.clone().oneshot(request.map(Body::new)))
+        let (router, answers) = (router.clone(), answers.clone());
+        operation.answer(async move {
+            let response = router.oneshot(request.map(Body::new)).await?;
+            Ok::<_, Infallible>(answers.hold(response).await)
+        })
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder

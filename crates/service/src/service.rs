@@ -11,6 +11,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Right};
+use crate::answers::Answers;
 use crate::audit::Refusals;
 use crate::board::Board;
 use crate::body;
@@ -64,6 +65,8 @@ pub struct Settings {
     /// How long a connection may be open without a request of a known caller: as long as a browser takes to load a page, and
     /// a person to sign in.
     pub stranger: Duration,
+    /// How long complete responses may wait for a client that reads nothing of any of them.
+    pub unread: Duration,
     /// Whether to believe a proxy on this machine that passes on its users' tokens. Proxies with a client certificate
     /// of the authority that TLS is set up with are believed anyway.
     pub trusts_loopback: bool,
@@ -104,6 +107,7 @@ impl Default for Settings {
             connections: 4096,
             connections_of_peer: 2048,
             stranger: Duration::from_secs(60),
+            unread: Duration::from_secs(30),
             trusts_loopback: false,
             origins: Vec::new(),
             frame_ancestors: Vec::new(),
@@ -193,6 +197,8 @@ pub struct Service {
     pub(crate) limits: Arc<Limits>,
     /// The memory for what callers send.
     pub(crate) memory: Arc<Budget>,
+    /// The memory for what callers do not read.
+    pub(crate) answers: Arc<Answers>,
     /// The refused calls that are counted.
     pub(crate) refusals: Arc<Refusals>,
     /// The memory for the forms of those who sign in.
@@ -242,6 +248,7 @@ impl Service {
             sessions,
             limits: Arc::new(Limits::new(settings.rate, settings.burst, settings.streams)),
             memory: Budget::new(body::MEMORY, body::MEMORY_OF_CALLER),
+            answers: Arc::default(),
             refusals: Arc::default(),
             forms: Budget::new(FORMS_MEMORY, FORMS_MEMORY_OF_ADDRESS),
             metrics: Metrics::default(),

@@ -22,7 +22,7 @@ use crate::session::{Csrf, SESSION, Session};
 /// The largest form: a token, and where to go.
 const MAX_FORM: usize = 32 << 10;
 /// The longest address to go to after signing in.
-const LONGEST_NEXT: usize = 2048;
+const LONGEST_NEXT: usize = 512;
 
 /// What a person or a one-time address sends.
 #[derive(Default)]
@@ -248,5 +248,6 @@ mod tests {
         {
             assert_eq!(next(text), "/", "{text}");
         }
+        assert_eq!(next(&format!("next=/{}", "'".repeat(512))), "/", "it is repeated, escaped, in the page");
     }
 }

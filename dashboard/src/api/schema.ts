@@ -724,8 +724,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the templates of a namespace, and those that the organisation shares
-         * @description Lists the templates of a namespace, and those that the organisation shares.
+         * Lists the templates of a namespace, and those that the organisation shares, page by page and without their manifests
+         * @description Lists the templates of a namespace, and those that the organisation shares, page by page and without their manifests.
          */
         get: operations["listTemplates"];
         put?: never;
@@ -750,7 +750,7 @@ export interface paths {
         get: operations["getTemplate"];
         /**
          * Saves a template
-         * @description Saves a template. Under a name that exists, it becomes the next version; the last ten are kept.
+         * @description Saves a template. Under a name that exists, it becomes the next version; the last ten are kept. A namespace has at most 200 templates, each of at most 900 KiB with its earlier versions.
          */
         put: operations["saveTemplate"];
         post?: never;
@@ -2304,9 +2304,11 @@ export interface components {
             /** @description The jobs. */
             jobs: components["schemas"]["RelatedJob"][];
         };
-        /** @description Templates, by name. */
+        /** @description A page of templates, by name. */
         ListTemplatesResponse: {
-            /** @description The newest version of each. */
+            /** @description Send this for the next page; empty after the last page. */
+            continue?: string;
+            /** @description The newest version of each, without its manifest. */
             templates: components["schemas"]["Template"][];
         };
         /** @description What jobs used. */
@@ -3109,7 +3111,7 @@ export interface components {
              * @enum {string}
              */
             kind?: "MPIJob" | "TrainJob" | "PyTorchJob" | "TFJob";
-            /** @description The manifest, YAML. */
+            /** @description The manifest, YAML; empty in lists. */
             manifest?: string;
             /** @description The name. */
             name?: string;
@@ -5130,7 +5132,7 @@ export interface operations {
                      * @example 24h
                      */
                     runsLongerThan?: string;
-                    /** @description The key that signs webhooks, `whsec_` and Base64 of 24 to 64 bytes. Without one, the present key stays, or one is created. */
+                    /** @description The key that signs webhooks, `whsec_` and Base64 of 24 to 64 bytes. Without one, the present key stays as long as the rule's owner does, or one is created. */
                     secret?: string;
                     /** @description A condition in place of transitions: a job is stalled: it runs, and nothing shows that it goes on. */
                     stalled?: boolean;
@@ -5314,7 +5316,12 @@ export interface operations {
     };
     listTemplates: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The size of a page, from 1 to 200; 100 if not given. A page of large templates has fewer. */
+                limit?: number;
+                /** @description The `continue` of the page before. */
+                continue?: string;
+            };
             header?: never;
             path: {
                 /**

@@ -38,20 +38,19 @@ function Templates({ namespace }: { namespace: string }) {
   const [asked, askFor] = useState<Template>();
   const list = useQuery({
     queryKey: ["templates", namespace],
-    queryFn: ({ signal }) =>
-      ask(client.GET("/api/v1/namespaces/{namespace}/templates", { params: { path: { namespace } }, signal })),
+    queryFn: ({ signal }) => listTemplates(namespace, signal),
   });
-  const keys = useMemo(() => (asked ? undefined : list.data?.templates.map(keyOf)), [asked, list.data]);
+  const keys = useMemo(() => (asked ? undefined : list.data?.map(keyOf)), [asked, list.data]);
   const keepFocus = useKeptFocus(keys);
   if (list.error) return <ErrorState error={list.error} onRetry={() => void list.refetch()} />;
   if (!list.data) return <LoadingLines />;
-  if (!list.data.templates.length) return <NothingHere title={text.empty}>{text.emptyBody}</NothingHere>;
+  if (!list.data.length) return <NothingHere title={text.empty}>{text.emptyBody}</NothingHere>;
   return (
     <>
       <DataTable
         label={text.table}
         columns={columns(use, askFor)}
-        rows={list.data.templates}
+        rows={list.data}
         rowKey={keyOf}
         onFocus={keepFocus}
       />
@@ -59,6 +58,19 @@ function Templates({ namespace }: { namespace: string }) {
       {asked && <DeleteTemplate template={asked} onClose={() => askFor(undefined)} />}
     </>
   );
+}
+
+/** Reads all pages. */
+async function listTemplates(namespace: string, signal: AbortSignal): Promise<Template[]> {
+  const templates: Template[] = [];
+  let following: string | undefined;
+  do {
+    const params = { path: { namespace }, query: following ? { continue: following } : {} };
+    const page = await ask(client.GET("/api/v1/namespaces/{namespace}/templates", { params, signal }));
+    templates.push(...page.templates);
+    following = page.continue;
+  } while (following);
+  return templates;
 }
 
 function keyOf({ namespace, name }: Template): string {

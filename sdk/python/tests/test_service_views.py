@@ -32,7 +32,8 @@ def test_jobs_are_made_from_templates(client: MPIJobClient) -> None:
     again = client.save_template("tune", job)
     assert (again.version, again.versions) == (2, [1, 2])
     assert client.template("tune", version=1).description == "The usual"
-    assert [template.name for template in client.templates()] == ["tune"]
+    assert [(template.name, template.manifest) for template in client.templates()] == [("tune", "")]
+    assert "kind: MPIJob" in client.template("tune").manifest
     with pytest.raises(InvalidSpecError, match="rate"):
         client.create_from_template("tune", "tune-8", parameters={"rate": "fast"}, version=1)
     client.delete_template("tune")

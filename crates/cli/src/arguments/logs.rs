@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use jobs::logs::{Level, sieve};
-use regex::Regex;
+use jobs::logs::Level;
+use jobs::logs::pattern::Pattern;
 
 use super::target::Target;
 use super::{Output, read_duration};
@@ -78,16 +78,16 @@ pub struct Logs {
     pub container: Option<String>,
     /// Only lines that match this regular expression, highlighted on a terminal
     #[arg(short, long, value_name = "PATTERN", value_parser = read_pattern)]
-    pub grep: Option<Regex>,
+    pub grep: Option<Pattern>,
     /// Omit lines that match this regular expression
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
-    pub exclude: Option<Regex>,
+    pub exclude: Option<Pattern>,
     /// Only lines that are marked with this level or a higher one: debug, info, warning, error
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<Level>,
     /// Highlight what matches this regular expression, without filtering lines
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
-    pub highlight: Option<Regex>,
+    pub highlight: Option<Pattern>,
     /// Show N lines of the same pod before and after each match of --grep and --level
     #[arg(short = 'C', long, value_name = "N", requires = "search")]
     pub around: Option<usize>,
@@ -97,8 +97,8 @@ pub struct Logs {
 }
 
 /// Parses a regular expression in the syntax of the regex crate; a leading `(?i)` ignores case.
-fn read_pattern(text: &str) -> Result<Regex, String> {
-    sieve::pattern(text, false)
+fn read_pattern(text: &str) -> Result<Pattern, String> {
+    Pattern::new(text, false)
 }
 
 /// Indices of Workers or ranks.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
+use jobs::logs::pattern::Pattern;
 use jobs::logs::sieve::Wanted;
 use jobs::logs::{Choice, Item, Level, Origin, Which, ranges};
 use jobs::progress::Outcome;
 use jobs::wait::Ended;
-use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{several, wait};
@@ -327,7 +327,7 @@ fn prefix(job: &str, pod: &str, number: usize) -> String {
 }
 
 /// Appends the line, with the patterns' matches in colour.
-fn highlight(line: &str, patterns: &[&Option<Regex>], into: &mut String) {
+fn highlight(line: &str, patterns: &[&Option<Pattern>], into: &mut String) {
     let mut marks: Vec<(usize, usize)> = patterns
         .iter()
         .filter_map(|pattern| pattern.as_ref())
@@ -376,7 +376,8 @@ mod tests {
     fn overlapping_matches_are_marked_once() {
         let marked = |line: &str, one: &str, other: Option<&str>| {
             let mut text = String::new();
-            let (one, other) = (Regex::new(one).ok(), other.and_then(|other| Regex::new(other).ok()));
+            let pattern = |text: &str| Pattern::new(text, false).ok();
+            let (one, other) = (pattern(one), other.and_then(pattern));
             highlight(line, &[&one, &other], &mut text);
             text.replace(&FOUND.render().to_string(), "<").replace(&FOUND.render_reset().to_string(), ">")
         };

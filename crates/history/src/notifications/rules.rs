@@ -84,12 +84,14 @@ pub struct NewRule {
     pub condition: Option<Condition>,
     /// The destination.
     pub destination: Destination,
-    /// The key that signs its deliveries; without it, the present key stays, or a random one is created.
+    /// The key that signs its deliveries; without it, the present key stays as long as the owner does, or a random one is
+    /// created.
     pub secret: Option<Secret>,
 }
 
 /// Creates or replaces a rule. Returns it, and whether its key is new. Its creation stays, and so does its owner unless
-/// another destination is chosen: the user who chooses a destination is responsible for what goes there.
+/// another destination is chosen: the user who chooses a destination is responsible for what goes there. The key of another
+/// owner, who may know it, does not sign what goes there.
 ///
 /// # Errors
 /// If the destination is not valid, the namespace has [`MAX_RULES`] rules, the id is that of a rule of another
@@ -116,18 +118,19 @@ pub async fn put_rule(store: &Store, rule: NewRule, policy: &address::Policy) ->
     let mut write = store.write().await?;
     let query = sqlx::query(RULE_BY_ID).bind(&namespace).bind(&id);
     let before = query.fetch_optional(&mut *write).await?.as_ref().map(rule_of).transpose()?;
-    let is_new_secret = secret.is_some() || before.is_none();
     let created = before.as_ref().map_or(now, |before| before.created);
-    let known = before.as_ref().map(|before| before.secret.clone());
     let about = (condition, job.as_deref(), enabled);
     let is_about_another = before
         .as_ref()
         .is_some_and(|before| (before.condition, before.job.as_deref(), before.enabled) != about);
-    let others = before.filter(|before| before.destination == destination && before.owner != owner);
-    let (owner, subject, kinds) = match others {
-        Some(before) => (before.owner, before.subject, before.kinds),
-        None => (owner, subject, kinds),
+    let (owner, subject, kinds, known) = match before {
+        Some(before) if before.owner == owner => (owner, subject, kinds, Some(before.secret)),
+        Some(before) if before.destination == destination => {
+            (before.owner, before.subject, before.kinds, Some(before.secret))
+        }
+        _ => (owner, subject, kinds, None),
     };
+    let is_new_secret = secret.is_some() || known.is_none();
     let secret = secret.or(known).map_or_else(Secret::random, Ok)?;
     let disabled_because = None;
     let rule = Rule {

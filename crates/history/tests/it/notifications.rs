@@ -298,14 +298,21 @@ fn a_rule_belongs_to_whoever_chose_its_destination_and_is_about_that_users_kinds
             ..rule(url, &[])
         };
         let policy = Policy::default();
-        put_rule(&store, of("jane", "https://example.com/1", "PyTorchJob"), &policy).await.unwrap();
+        let janes = of("jane", "https://example.com/1", "PyTorchJob");
+        let janes = put_rule(&store, janes, &policy).await.unwrap().0.secret;
         record(&store, &[seen("a", 1, "Pending")]).await.unwrap();
         assert_eq!(deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap(), [], "an MPIJob");
-        let (same, _) =
-            put_rule(&store, of("joe", "https://example.com/1", "MPIJob"), &policy).await.unwrap();
+        let keyless = NewRule { secret: None, ..of("joe", "https://example.com/1", "MPIJob") };
+        let (same, is_new) = put_rule(&store, keyless, &policy).await.unwrap();
+        assert!(same.secret == janes && !is_new, "the key stays with the owner");
         assert_eq!((same.owner.as_str(), &same.kinds[..]), ("jane", &["PyTorchJob".to_owned()][..]));
-        let (other, _) =
-            put_rule(&store, of("joe", "https://example.com/2", "MPIJob"), &policy).await.unwrap();
+        let keyless = NewRule { secret: None, ..of("joe", "https://example.com/2", "MPIJob") };
+        let (other, is_new) = put_rule(&store, keyless.clone(), &policy).await.unwrap();
+        assert!(other.secret != janes && is_new, "jane may know the key before");
+        let elsewhere = of("joe", "https://example.com/3", "MPIJob").destination;
+        let moved = NewRule { destination: elsewhere, ..keyless };
+        let (moved, is_new) = put_rule(&store, moved, &policy).await.unwrap();
+        assert!(moved.secret == other.secret && !is_new, "the same owner has it");
         assert_eq!((other.owner.as_str(), other.subject.as_str()), ("joe", "subject of joe"));
         record(&store, &[seen("a", 2, "Running")]).await.unwrap();
         assert_eq!(deliveries(&store, "team-cv", &ALL, None, 10).await.unwrap().len(), 1);

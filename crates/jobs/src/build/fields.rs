@@ -12,7 +12,7 @@ use super::{
     Failures, Launch, Mount, Mpi, Part, Placement, Request, Source, Variable, VariableValue, transport_name,
 };
 use crate::mistyped::{Mistyped, typed};
-use crate::{Fault, Kind};
+use crate::{Fault, Kind, manifest};
 
 /// Declares a message of the contract: what is not given is the type's default, and is not written.
 macro_rules! message {
@@ -482,11 +482,10 @@ impl Faults {
         if text.is_empty() {
             return None;
         }
-        let value: Value = match serde_saphyr::from_str(text) {
+        let value = match manifest::value(text) {
             Ok(value) => value,
-            Err(error) => {
-                let first = error.to_string().lines().next().unwrap_or_default().to_owned();
-                self.add(path, format!("is not YAML: {first}"), "send it as it would be in a pod");
+            Err(fault) => {
+                self.add(path, format!("is not YAML: {fault}"), "send it as it would be in a pod");
                 return None;
             }
         };

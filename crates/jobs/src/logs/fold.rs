@@ -1,7 +1,7 @@
 //! Folds lines that several ranks or pods wrote alike within a moment into one, with the list of those that wrote it. Pure.
 //!
 //! The order of the lines of each source is kept: a line joins an earlier equal line only if its source wrote nothing in
-//! between. What is held back is bounded in number and in the time between the lines.
+//! between. What is held back is bounded in number, in size and in the time between the lines.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,19 +9,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Cursor, Item, Origin};
+use super::{Cursor, Item, Origin, bytes_of};
 use crate::Error;
 
 /// The longest time between equal lines that are folded.
 pub const WINDOW: Duration = Duration::from_millis(500);
 /// The maximum number of different lines held back.
 const MAX_HELD: usize = 1024;
+/// The maximum size of what is held back, in bytes.
+const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The lines that are held back.
 #[derive(Default)]
 pub(super) struct Fold {
     /// In the order in which the first of each was written.
     held: VecDeque<Result<Item, Error>>,
+    /// The size of their texts, in bytes.
+    bytes: usize,
     /// The number of lines passed on so far: the place of `held[0]`.
     passed: usize,
     /// The place of the last line of each source.
@@ -55,8 +59,9 @@ impl Fold {
             self.last.insert(source, place);
             self.places.insert(text.clone(), place);
         }
+        self.bytes += bytes_of(&item);
         self.held.push_back(item);
-        while self.held.len() > MAX_HELD {
+        while self.held.len() > MAX_HELD || self.bytes > MAX_HELD_BYTES {
             self.pass_first(&mut pass);
         }
     }
@@ -77,6 +82,7 @@ impl Fold {
 
     fn pass_first(&mut self, pass: &mut impl FnMut(Result<Item, Error>)) {
         let Some(mut first) = self.held.pop_front() else { return };
+        self.bytes -= bytes_of(&first);
         if let Ok(Item::Line { pod, text, also, cursor, .. }) = &mut first {
             if self.places.get(text) == Some(&self.passed) {
                 self.places.remove(text);
@@ -225,6 +231,19 @@ mod tests {
             })
             .collect();
         assert_eq!(cursors, [(place(1), vec![None]), (place(3), vec![])]);
+    }
+
+    #[test]
+    fn long_lines_that_are_held_back_are_bounded_by_their_size() {
+        let (mut fold, mut passed) = (Fold::default(), 0);
+        let half = MAX_HELD_BYTES / 2;
+        for number in 0..10 {
+            fold.push(line(0, 0, &format!("{number}{}", "x".repeat(half - 1))), |_| passed += 1);
+            assert!(fold.bytes <= MAX_HELD_BYTES);
+        }
+        assert_eq!(passed, 8);
+        fold.flush(|_| passed += 1);
+        assert_eq!((passed, fold.bytes), (10, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::Instant;
 
-use super::{BATCH_LINES, Batch, Item, Sender};
+use super::{BATCH_BYTES, BATCH_LINES, Batch, Item, Sender, bytes_of};
 use crate::Error;
 
 /// How long a silent pod holds the others back while following.
@@ -154,25 +154,28 @@ async fn news(
     true
 }
 
-/// Takes the oldest lines, up to `most`, or until a lane that holds the others back runs dry.
+/// Takes the oldest lines, up to `most` or [`BATCH_BYTES`], or until a lane that holds the others back runs dry.
 fn take(lanes: &mut [Lane], most: usize) -> Batch {
     let mut heads: BinaryHeap<Reverse<(Option<Timestamp>, usize)>> =
         lanes.iter().enumerate().filter_map(|(index, lane)| Some(Reverse((lane.time()?, index)))).collect();
-    let mut taken = Vec::with_capacity(most);
+    let (mut taken, mut bytes) = (Vec::with_capacity(most), 0);
     while let Some(Reverse((_, index))) = heads.pop() {
         let Some(lane) = lanes.get_mut(index) else { break };
         // A run of lines from one pod is taken at once: the heads of the others do not change meanwhile.
         let next = heads.peek().map(|Reverse(head)| *head);
         while let Some(time) = lane.time() {
-            if taken.len() >= most || next.is_some_and(|next| (time, index) > next) {
+            let is_full = taken.len() >= most || bytes >= BATCH_BYTES;
+            if is_full || next.is_some_and(|next| (time, index) > next) {
                 break;
             }
-            taken.extend(lane.lines.pop_front());
+            let line = lane.lines.pop_front();
+            bytes += line.as_ref().map_or(0, bytes_of);
+            taken.extend(line);
             if lane.lines.is_empty() {
                 lane.fill();
             }
         }
-        if taken.len() >= most {
+        if taken.len() >= most || bytes >= BATCH_BYTES {
             break;
         }
         match lane.time() {
@@ -235,6 +238,29 @@ mod tests {
         let found = all(from).await;
         assert_eq!(found, (0..700).map(|number| number.to_string()).collect::<Vec<_>>());
         merging.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_batch_of_long_lines_has_few_of_them() {
+        let (arrive, arrivals) = mpsc::channel(1);
+        let (to, mut from) = mpsc::channel(100);
+        let (lane, lines) = mpsc::channel(1);
+        arrive.send(lines).await.unwrap();
+        let long = |_| match line("p", 1) {
+            Ok(Item::Line { pod, at, rank, level, also, cursor, .. }) => {
+                let text = "x".repeat(BATCH_BYTES / 2);
+                Ok(Item::Line { pod, at, rank, level, text, also, cursor })
+            }
+            other => other,
+        };
+        lane.send((0..10).map(long).collect()).await.unwrap();
+        drop((arrive, lane));
+        merge(arrivals, to, None).await;
+        let mut sizes = Vec::new();
+        while let Some(batch) = from.recv().await {
+            sizes.push(batch.len());
+        }
+        assert_eq!(sizes, [2; 5]);
     }
 
     /// Two followed pods.

@@ -1,9 +1,9 @@
 //! Reads one pod's output, either up to its current end, or following it through broken connections.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diagnosis::Tags;
 use futures::{AsyncBufRead, AsyncBufReadExt, FutureExt, StreamExt};
@@ -13,13 +13,15 @@ use kube::api::{Api, LogParams};
 use tokio::sync::mpsc;
 
 use super::chatter;
+use super::effort::Effort;
+use super::held::{Held, MAX_HELD_BYTES};
 use super::kept::Kept;
-use super::level::{Level, Levels};
+use super::level::Levels;
 use super::line::take_line;
 use super::ranks::{Ranks, TagsSeen, no_line_of};
 use super::resume::{Novelty, Resume, Run, split, whole_second};
-use super::sieve::Sieve;
-use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target};
+use super::sieve::{Found, Sieve, Wanted};
+use super::{BATCH_BYTES, BATCH_LINES, BUFFERED_BATCHES, Batch, Choice, Item, Source, Target, bytes_of};
 use crate::part::speaking_container;
 use crate::{Action, Advice, Attempt, Error, JobRef, describe};
 
@@ -65,7 +67,9 @@ pub(super) struct Cut {
     resume: Resume,
     tags: Tags,
     levels: Levels,
-    sieve: Sieve<Item>,
+    sieve: Sieve<Result<Item, Error>>,
+    /// What its search has cost.
+    effort: Effort,
     /// When the last line was written.
     last: Option<jiff::Timestamp>,
     /// Whether the pod is a Worker, whose output has much of the launch agent.
@@ -87,35 +91,6 @@ pub(super) struct Cut {
     held: Option<Held>,
 }
 
-/// The last lines of chosen ranks: in a log they stand between those of others, so the node cannot count them.
-struct Held {
-    most: usize,
-    lines: VecDeque<(String, Option<Level>, Item)>,
-    bytes: usize,
-    /// Whether lines were dropped for their size.
-    is_cut: bool,
-}
-
-/// The most bytes of lines that are held.
-const MAX_HELD_BYTES: usize = 8 << 20;
-
-impl Held {
-    fn new(tail: i64) -> Held {
-        let most = usize::try_from(tail).unwrap_or_default();
-        Held { most, lines: VecDeque::new(), bytes: 0, is_cut: false }
-    }
-
-    fn push(&mut self, line: (String, Option<Level>, Item)) {
-        self.bytes += line.0.len();
-        self.lines.push_back(line);
-        while self.lines.len() > self.most || self.bytes > MAX_HELD_BYTES && self.lines.len() > 1 {
-            self.is_cut |= self.lines.len() <= self.most;
-            let Some(dropped) = self.lines.pop_front() else { break };
-            self.bytes -= dropped.0.len();
-        }
-    }
-}
-
 impl Cut {
     /// What the lines of a part of the job pass through.
     pub(super) fn new(pod: Arc<str>, part: &str, resume: Resume, choice: Choice) -> Cut {
@@ -127,6 +102,7 @@ impl Cut {
             tags: Tags::new(choice.split || choice.ranks.is_some()),
             levels: Levels::default(),
             sieve: Sieve::new(choice.wanted.clone()),
+            effort: Effort::default(),
             last: None,
             is_worker: part.starts_with("worker-"),
             is_of_ranks,
@@ -156,8 +132,8 @@ impl Cut {
         Cut { lent: Some(word), ..self }
     }
 
-    /// Adds a line to the batch if it is new and wanted, and the lines around it; returns whether it is new.
-    pub(super) fn take_in(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) -> bool {
+    /// Adds a line to the batch if it is new; returns whether it is. The batch still has to be [filtered](Cut::pass_on).
+    fn take_in(&mut self, at: Option<jiff::Timestamp>, text: &str, batch: &mut Batch) -> bool {
         let removed = text.strip_prefix(NODE_REMOVED);
         match at.map(|at| self.resume.novelty(at)) {
             Some(Novelty::Known) => return false,
@@ -193,7 +169,7 @@ impl Cut {
     }
 
     fn add(&mut self, rank: Option<u32>, text: String, batch: &mut Batch) {
-        let Cut { pod, choice, resume, levels, sieve, tagged, last, held, .. } = self;
+        let Cut { pod, choice, resume, levels, tagged, last, held, .. } = self;
         if let Some((found, others)) = tagged {
             *others |= rank.is_none();
             found.extend(rank);
@@ -203,12 +179,46 @@ impl Cut {
         }
         let level = levels.next(rank, &text);
         let (pod, at, also, cursor) = (pod.clone(), *last, Vec::new(), resume.cursor());
-        let read = if held.is_some() || sieve.reads_text() { text.clone() } else { String::new() };
-        let item = Item::Line { pod, at, rank, level, text, also, cursor };
+        let item = Ok(Item::Line { pod, at, rank, level, text, also, cursor });
         match held {
-            Some(held) => held.push((read, level, item)),
-            None => sieve.push(&read, level, item, |item| batch.push(Ok(item))),
+            Some(held) => held.push(item),
+            None => batch.push(item),
         }
+    }
+
+    /// Sends the lines of a batch that are wanted, with the lines around them, and empties it.
+    async fn pass_on(&mut self, batch: &mut Batch, lane: &Lane) -> Result<(), Stop> {
+        let mut rest = std::mem::take(batch);
+        while !rest.is_empty() {
+            let (found, mut searched) = self.search(rest).await.map_err(Stop::TooSlow)?;
+            rest = searched.split_off(found.len());
+            let (mut wanted, mut bytes) = (Batch::new(), 0);
+            for (item, found) in searched.into_iter().zip(found) {
+                self.sieve.push(found, bytes_of(&item), item, |item| {
+                    bytes += bytes_of(&item);
+                    wanted.push(item);
+                });
+                if wanted.len() >= BATCH_LINES || bytes >= BATCH_BYTES {
+                    bytes = 0;
+                    send(std::mem::take(&mut wanted), lane).await?;
+                }
+            }
+            if !wanted.is_empty() {
+                send(wanted, lane).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches the first items of a batch, at least one; returns what was found in them, and the whole batch.
+    async fn search(&mut self, batch: Batch) -> Result<(Vec<Found>, Batch), Error> {
+        let wanted = self.sieve.wanted();
+        if !wanted.reads_text() {
+            let found = batch.iter().map(|item| find(wanted, item)).collect();
+            return Ok((found, batch));
+        }
+        let wanted = wanted.clone();
+        self.effort.turn(move |until| (find_until(&wanted, &batch, until), batch)).await
     }
 
     /// Adds the lines that were held; what comes later is passed on at once.
@@ -219,13 +229,11 @@ impl Cut {
                 format!("lines are left out here: the last ones have more than {} MiB", MAX_HELD_BYTES >> 20);
             batch.push(Ok(Item::Missing { pod: self.pod.clone(), text }));
         }
-        for (text, level, item) in held.lines {
-            self.sieve.push(&text, level, item, |item| batch.push(Ok(item)));
-        }
+        batch.extend(held.lines);
     }
 
     /// Adds what ranks have not ended, and a note about chosen ranks without a line.
-    pub(super) fn finish(&mut self, batch: &mut Batch) {
+    fn finish(&mut self, batch: &mut Batch) {
         let mut tags = std::mem::take(&mut self.tags);
         tags.finish(|rank, text| self.add(rank, text, batch));
         self.release(batch);
@@ -267,6 +275,8 @@ enum Stop {
     Gone(Error),
     /// An error that cannot be retried.
     Failed(Error),
+    /// The search is too slow.
+    TooSlow(Error),
 }
 
 /// Whether a pod may write more output.
@@ -322,8 +332,8 @@ impl Reader {
             for line in lines {
                 self.take_in(line.as_bytes(), &mut batch);
             }
-            if self.lane.send(batch).await.is_err() {
-                return;
+            if let Err(stop) = self.cut.pass_on(&mut batch, &self.lane).await {
+                return stopped(stop, &self.lane).await;
             }
         }
         self.finish().await;
@@ -334,9 +344,8 @@ impl Reader {
         let from = self.cut.resume.again();
         match self.connection(from, false).await {
             Ok(_) => self.finish().await,
-            Err(Stop::ReaderGone) => {}
             Err(Stop::Gone(error)) => self.removed(Some(error)).await,
-            Err(Stop::Failed(error)) => self.failed(error).await,
+            Err(stop) => stopped(stop, &self.lane).await,
         }
     }
 
@@ -350,16 +359,15 @@ impl Reader {
             }
             let mut batch = Vec::new();
             self.cut.release(&mut batch);
-            if !batch.is_empty() && self.lane.send(batch).await.is_err() {
-                return;
+            if let Err(stop) = self.cut.pass_on(&mut batch, &self.lane).await {
+                return stopped(stop, &self.lane).await;
             }
         }
         match self.through_breaks().await {
             Ok(()) => self.finish().await,
-            Err(Stop::ReaderGone) => {}
             // A pod that was removed while it was followed has nothing more to say.
             Err(Stop::Gone(_)) => self.removed(None).await,
-            Err(Stop::Failed(error)) => self.failed(error).await,
+            Err(stop) => stopped(stop, &self.lane).await,
         }
     }
 
@@ -367,15 +375,9 @@ impl Reader {
     async fn finish(mut self) {
         let mut batch = Vec::new();
         self.cut.finish(&mut batch);
-        if !batch.is_empty() {
-            // If the consumer is gone, nobody wants to know.
-            let _ = self.lane.send(batch).await;
+        if let Err(stop) = self.cut.pass_on(&mut batch, &self.lane).await {
+            stopped(stop, &self.lane).await;
         }
-    }
-
-    async fn failed(self, error: Error) {
-        // If the consumer is gone, nobody wants to know.
-        let _ = self.lane.send(vec![Err(error)]).await;
     }
 
     /// Passes on what is kept of the pod, which was removed; otherwise the error, if there is one.
@@ -387,7 +389,7 @@ impl Reader {
             }
             // A Launcher that is gone has no lines to lend, which is no fault of the Worker's log.
             (None, Some(_)) if self.cut.lent.is_some() => {}
-            (None, Some(error)) => self.failed(error).await,
+            (None, Some(error)) => stopped(Stop::Failed(error), &self.lane).await,
             (None, None) => {}
         }
     }
@@ -398,7 +400,7 @@ impl Reader {
         loop {
             let from = self.cut.resume.again();
             let broken = match self.connection(from, true).await {
-                Err(Stop::ReaderGone) => return Err(Stop::ReaderGone),
+                Err(stop @ (Stop::ReaderGone | Stop::TooSlow(_))) => return Err(stop),
                 Err(Stop::Gone(error) | Stop::Failed(error)) => Some(error),
                 Ok(lines) => {
                     any = true;
@@ -437,7 +439,7 @@ impl Reader {
     }
 
     async fn note(&self, note: String) -> Result<(), Stop> {
-        self.lane.send(vec![Ok(Item::Note(note))]).await.map_err(|_| Stop::ReaderGone)
+        send(vec![Ok(Item::Note(note))], &self.lane).await
     }
 
     fn api(&self) -> Api<Pod> {
@@ -486,27 +488,27 @@ impl Reader {
         }
         futures::pin_mut!(stream);
         let mut line = Vec::new();
-        let mut lines = 0;
+        let (mut lines, mut bytes) = (0, 0);
         let mut batch = Vec::new();
         loop {
             // Lines are passed on before waiting for more.
             let ready = stream.fill_buf().now_or_never().is_some();
-            if !batch.is_empty() && (!ready || batch.len() >= BATCH_LINES) {
-                self.lane.send(std::mem::take(&mut batch)).await.map_err(|_| Stop::ReaderGone)?;
+            if !batch.is_empty() && (!ready || batch.len() >= BATCH_LINES || bytes >= BATCH_BYTES) {
+                self.cut.pass_on(&mut batch, &self.lane).await?;
+                bytes = 0;
             }
             let more = read_line(&mut stream, &mut line).await;
             if !more.map_err(|error| self.broken(&error))? {
                 break;
             }
             lines += usize::from(self.take_in(&line, &mut batch));
+            bytes += line.len();
         }
-        if !batch.is_empty() {
-            self.lane.send(batch).await.map_err(|_| Stop::ReaderGone)?;
-        }
+        self.cut.pass_on(&mut batch, &self.lane).await?;
         Ok(lines)
     }
 
-    /// Adds a line to the batch if it is new and wanted; returns whether it is new.
+    /// Adds a line to the batch if it is new; returns whether it is.
     fn take_in(&mut self, line: &[u8], batch: &mut Batch) -> bool {
         let text = String::from_utf8_lossy(line);
         let (at, text) = split(&text);
@@ -521,25 +523,61 @@ impl Reader {
 
 /// Passes kept lines through the filters of a choice.
 pub(super) async fn replay(kept: Kept, mut cut: Cut, lane: Lane) {
+    if let Err(stop) = replayed(kept, &mut cut, &lane).await {
+        stopped(stop, &lane).await;
+    }
+}
+
+async fn replayed(kept: Kept, cut: &mut Cut, lane: &Lane) -> Result<(), Stop> {
     let Kept { part: _, pod: _, mut lines } = kept;
     let _ = cut.resume.again();
-    let mut batch = Vec::new();
+    let (mut batch, mut bytes) = (Batch::new(), 0);
     while let Some(line) = lines.next().await {
         match line {
             Ok((at, text)) => {
+                bytes += text.len();
                 cut.take_in(Some(at), &text, &mut batch);
             }
             Err(error) => batch.push(Err(error)),
         }
-        if batch.len() >= BATCH_LINES && lane.send(std::mem::take(&mut batch)).await.is_err() {
-            return;
+        if batch.len() >= BATCH_LINES || bytes >= BATCH_BYTES {
+            cut.pass_on(&mut batch, lane).await?;
+            bytes = 0;
         }
     }
     cut.finish(&mut batch);
-    if !batch.is_empty() {
-        // If the consumer is gone, nobody wants the rest.
-        let _ = lane.send(batch).await;
+    cut.pass_on(&mut batch, lane).await
+}
+
+async fn send(batch: Batch, lane: &Lane) -> Result<(), Stop> {
+    lane.send(batch).await.map_err(|_| Stop::ReaderGone)
+}
+
+/// Passes on why reading stopped.
+async fn stopped(stop: Stop, lane: &Lane) {
+    if let Stop::Gone(error) | Stop::Failed(error) | Stop::TooSlow(error) = stop {
+        // If the consumer is gone, nobody wants to know.
+        let _ = lane.send(vec![Err(error)]).await;
     }
+}
+
+fn find(wanted: &Wanted, item: &Result<Item, Error>) -> Found {
+    match item {
+        Ok(Item::Line { text, level, .. }) => wanted.find(text, *level),
+        _ => Found::Unsearched,
+    }
+}
+
+/// Searches the first items of a batch: at least one, and no other one after a time.
+fn find_until(wanted: &Wanted, batch: &[Result<Item, Error>], until: Instant) -> Vec<Found> {
+    let mut found = Vec::new();
+    for item in batch {
+        found.push(find(wanted, item));
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    found
 }
 
 fn refusal(error: kube::Error, attempt: Attempt<'_>, job: JobRef) -> Stop {

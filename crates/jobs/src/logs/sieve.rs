@@ -6,57 +6,72 @@
 
 use std::collections::VecDeque;
 
-use regex::{Regex, RegexBuilder};
-
 use super::level::Level;
+use super::pattern::Pattern;
 
 /// The maximum number of context lines.
 pub const MAX_CONTEXT: usize = 1_000;
-
-/// The maximum length of a pattern, in bytes, and of its compiled form.
-pub const MAX_PATTERN_BYTES: usize = 4096;
-const MAX_COMPILED_BYTES: usize = 1024 * 1024;
-
-/// Compiles a pattern: a regular expression, or with `literal` the text itself in any case. It matches in time linear in
-/// the length of a line.
-///
-/// # Errors
-/// A sentence about what is wrong with the pattern, or that it is too large.
-pub fn pattern(text: &str, literal: bool) -> Result<Regex, String> {
-    if text.len() > MAX_PATTERN_BYTES {
-        return Err(format!("a pattern has at most {MAX_PATTERN_BYTES} bytes"));
-    }
-    let escaped = regex::escape(text);
-    let mut builder = RegexBuilder::new(if literal { &escaped } else { text });
-    let built = builder.case_insensitive(literal).size_limit(MAX_COMPILED_BYTES).build();
-    built.map_err(|error| match error {
-        regex::Error::Syntax(wrong) => {
-            wrong.lines().last().unwrap_or(&wrong).trim_start_matches("error: ").to_owned()
-        }
-        regex::Error::CompiledTooBig(_) => "the pattern is too large once compiled".to_owned(),
-        other => other.to_string(),
-    })
-}
+/// The maximum size of the context lines that are held for the next match; of those, the oldest are dropped.
+const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The filter; the default accepts every line.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Accepts only lines that match, and their context.
-    pub grep: Option<Regex>,
+    pub grep: Option<Pattern>,
     /// Rejects lines that match, even as context.
-    pub exclude: Option<Regex>,
+    pub exclude: Option<Pattern>,
     /// Accepts only lines of at least this level, and their context.
     pub level: Option<Level>,
     /// The number of context lines before and after a match; at most [`MAX_CONTEXT`].
     pub context: usize,
 }
 
+/// What the filter finds in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing is searched for.
+    Unsearched,
+    /// It matches.
+    Match,
+    /// It does not match.
+    Other,
+    /// It is rejected.
+    Excluded,
+}
+
+impl Wanted {
+    /// Whether the text of a line decides whether it is wanted.
+    pub fn reads_text(&self) -> bool {
+        self.grep.is_some() || self.exclude.is_some()
+    }
+
+    /// Searches a line.
+    pub fn find(&self, text: &str, level: Option<Level>) -> Found {
+        let found = |pattern: &Option<Pattern>| pattern.as_ref().map(|pattern| pattern.is_match(text));
+        if found(&self.exclude) == Some(true) {
+            return Found::Excluded;
+        }
+        let is_grave = self.level.map(|least| level.is_some_and(|level| level >= least));
+        if is_grave == Some(false) {
+            return Found::Other;
+        }
+        match found(&self.grep).or(is_grave) {
+            None => Found::Unsearched,
+            Some(true) => Found::Match,
+            Some(false) => Found::Other,
+        }
+    }
+}
+
 /// The filter state of one pod.
 #[derive(Debug)]
 pub struct Sieve<T> {
     wanted: Wanted,
-    /// The last lines not passed on, oldest first.
-    before: VecDeque<T>,
+    /// The last lines not passed on with their sizes, oldest first.
+    before: VecDeque<(usize, T)>,
+    /// Their size together.
+    bytes: usize,
     /// How many more lines to pass on as context of a match.
     after: usize,
 }
@@ -64,45 +79,44 @@ pub struct Sieve<T> {
 impl<T> Sieve<T> {
     /// Creates an empty sieve.
     pub fn new(wanted: Wanted) -> Self {
-        Sieve { wanted, before: VecDeque::new(), after: 0 }
+        Sieve { wanted, before: VecDeque::new(), bytes: 0, after: 0 }
     }
 
-    /// Whether the text of a line decides whether it is wanted.
-    pub fn reads_text(&self) -> bool {
-        self.wanted.grep.is_some() || self.wanted.exclude.is_some()
+    /// Returns what lines are wanted.
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
     }
 
-    /// Takes a line and its level. If it is wanted, `pass` gets its preceding context and then the line.
-    pub fn push(&mut self, text: &str, level: Option<Level>, line: T, mut pass: impl FnMut(T)) {
-        let found = |pattern: &Option<Regex>| pattern.as_ref().map(|pattern| pattern.is_match(text));
-        if found(&self.wanted.exclude) == Some(true) {
-            return;
-        }
-        let context = self.wanted.context.min(MAX_CONTEXT);
-        let grave = self.wanted.level.map(|least| level.is_some_and(|level| level >= least));
-        let matches = match (grave, found(&self.wanted.grep)) {
-            (Some(grave), Some(found)) => Some(grave && found),
-            (grave, found) => grave.or(found),
-        };
-        match matches {
-            None => pass(line),
-            Some(true) => {
-                self.before.drain(..).for_each(&mut pass);
+    /// Takes a line of a size, and what was found in it. If it is wanted, `pass` gets its preceding context and then the line.
+    pub fn push(&mut self, found: Found, bytes: usize, line: T, mut pass: impl FnMut(T)) {
+        match found {
+            Found::Excluded => {}
+            Found::Unsearched => pass(line),
+            Found::Match => {
+                self.before.drain(..).for_each(|(_, line)| pass(line));
+                self.bytes = 0;
                 pass(line);
-                self.after = context;
+                self.after = self.context();
             }
-            Some(false) if self.after > 0 => {
+            Found::Other if self.after > 0 => {
                 self.after -= 1;
                 pass(line);
             }
-            Some(false) if context > 0 => {
-                if self.before.len() == context {
-                    self.before.pop_front();
-                }
-                self.before.push_back(line);
-            }
-            Some(false) => {}
+            Found::Other => self.hold(bytes, line),
         }
+    }
+
+    fn hold(&mut self, bytes: usize, line: T) {
+        self.before.push_back((bytes, line));
+        self.bytes += bytes;
+        while self.before.len() > self.context() || self.bytes > MAX_HELD_BYTES {
+            let Some((dropped, _)) = self.before.pop_front() else { break };
+            self.bytes -= dropped;
+        }
+    }
+
+    fn context(&self) -> usize {
+        self.wanted.context.min(MAX_CONTEXT)
     }
 }
 
@@ -110,13 +124,18 @@ impl<T> Sieve<T> {
 mod tests {
     use super::*;
 
+    fn pattern(text: &str) -> Option<Pattern> {
+        Some(Pattern::new(text, false).unwrap())
+    }
+
     fn sieved(grep: Option<&str>, exclude: Option<&str>, context: usize, text: &str) -> String {
-        let pattern = |text: Option<&str>| text.map(|text| Regex::new(text).unwrap());
-        let wanted = Wanted { grep: pattern(grep), exclude: pattern(exclude), level: None, context };
+        let wanted =
+            Wanted { grep: grep.and_then(pattern), exclude: exclude.and_then(pattern), level: None, context };
         let mut sieve = Sieve::new(wanted);
         let mut passed = Vec::new();
         for word in text.split(' ') {
-            sieve.push(word, None, word, |word| passed.push(word));
+            let found = sieve.wanted().find(word, None);
+            sieve.push(found, word.len(), word, |word| passed.push(word));
         }
         passed.join(" ")
     }
@@ -138,11 +157,12 @@ mod tests {
         let lines =
             [("a", None), ("b", Some(Level::Info)), ("c", Some(Level::Error)), ("d", None), ("e", None)];
         let sieved = |level: Level, grep: Option<&str>, context: usize| {
-            let grep = grep.map(|text| Regex::new(text).unwrap());
+            let grep = grep.and_then(pattern);
             let mut sieve = Sieve::new(Wanted { grep, level: Some(level), context, exclude: None });
             let mut passed = String::new();
             for (text, level) in lines {
-                sieve.push(text, level, text, |text| passed.push_str(text));
+                let found = sieve.wanted().find(text, level);
+                sieve.push(found, text.len(), text, |text| passed.push_str(text));
             }
             passed
         };
@@ -153,12 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_bounded_and_texts_are_taken_literally() {
-        assert!(pattern("a.c", true).unwrap().is_match("xA.Cx"));
-        assert!(!pattern("a.c", true).unwrap().is_match("abc"));
-        assert!(pattern("a.c", false).unwrap().is_match("abc"));
-        assert!(pattern("(", false).unwrap_err().contains("unclosed group"));
-        assert!(pattern("(?:x{1000}){1000}", false).is_err());
-        assert!(pattern(&"x".repeat(MAX_PATTERN_BYTES + 1), true).is_err());
+    fn context_lines_are_bounded_by_their_size() {
+        let wanted = Wanted { grep: pattern("x"), context: MAX_CONTEXT, ..Wanted::default() };
+        let mut sieve = Sieve::new(wanted);
+        let mut passed = Vec::new();
+        let large = MAX_HELD_BYTES / 4;
+        for number in 0..100 {
+            sieve.push(Found::Other, large, number, |number| passed.push(number));
+            assert!(sieve.bytes <= MAX_HELD_BYTES && sieve.before.len() <= 4);
+        }
+        sieve.push(Found::Match, large, 100, |number| passed.push(number));
+        assert_eq!(passed, [96, 97, 98, 99, 100]);
+        assert_eq!(sieve.bytes, 0);
     }
 }

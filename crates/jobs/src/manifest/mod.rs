@@ -92,6 +92,22 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Document>, Error> {
     Ok(documents)
 }
 
+/// Reads one value in YAML, such as a part of a pod; null if the text is empty.
+///
+/// # Errors
+/// What is wrong with the text, in one line.
+pub(crate) fn value(text: &str) -> Result<Value, String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("it is larger than {} MiB", MAX_BYTES / 1024 / 1024));
+    }
+    let nodes = node::documents(text).map_err(|SyntaxError { at, message }| format!("{at}: {message}"))?;
+    match nodes.as_slice() {
+        [] => Ok(Value::Null),
+        [node] => Ok(node.to_value()),
+        _ => Err("it has several documents".to_owned()),
+    }
+}
+
 fn unroll(node: Node, source: &str, into: &mut Vec<Document>) {
     if node.text("kind").is_some_and(|kind| kind.ends_with("List"))
         && let Shape::Map(entries) = &node.shape

@@ -1,7 +1,7 @@
 //! Parses YAML text into a tree that records the position of every node.
 //!
 //! A recursive walk over the parser's events. The text is not trusted: depth, the number of nodes, the entries of a map and
-//! the expansion of aliases are bounded, and the time is proportional to the number of nodes. The input is text; the output is one [`Node`] for each non-empty document, or a
+//! the expansion of aliases are bounded, in number and in bytes, and the time is proportional to the number of nodes. The input is text; the output is one [`Node`] for each non-empty document, or a
 //! [`SyntaxError`].
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use serde_json::Value;
 
-use super::scalar;
+use super::{MAX_BYTES, scalar};
 use crate::Position;
 
 /// The maximum nesting of maps and lists.
@@ -103,6 +103,7 @@ pub fn documents(text: &str) -> Result<Vec<Node>, SyntaxError> {
         parser: Parser::new_from_str(text),
         anchors: HashMap::new(),
         nodes: 0,
+        repeated_bytes: 0,
         ends_at: end_of(text),
     };
     let mut found = Vec::new();
@@ -144,6 +145,8 @@ struct Reader<'text> {
     parser: Parser<'text, StrInput<'text>>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    /// The bytes of the texts that anchors keep and aliases repeat.
+    repeated_bytes: usize,
     ends_at: Position,
 }
 
@@ -169,6 +172,19 @@ impl<'text> Reader<'text> {
         Ok(())
     }
 
+    /// Counts a node that is kept once more.
+    fn repeat(&mut self, size: Size, at: Position) -> Result<(), SyntaxError> {
+        self.count(size.nodes, at)?;
+        self.repeated_bytes += size.bytes;
+        if self.repeated_bytes > MAX_BYTES {
+            let most = MAX_BYTES / 1024 / 1024;
+            let message =
+                format!("anchors and aliases repeat more than {most} MiB of text, too much for a job");
+            return Err(SyntaxError { at, message });
+        }
+        Ok(())
+    }
+
     fn node(&mut self, event: Event<'text>, span: Span, depth: usize) -> Result<Node, SyntaxError> {
         let at = position(&span.start);
         if depth > MAX_DEPTH {
@@ -188,17 +204,17 @@ impl<'text> Reader<'text> {
         };
         if anchor != 0 {
             // It is kept once more: maps within maps that all have an anchor would take more memory with each level.
-            self.count(size(&node), at)?;
+            self.repeat(size(&node), at)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
     fn alias(&mut self, anchor: usize, at: Position) -> Result<Node, SyntaxError> {
-        let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(SyntaxError { at, message: "this alias has no preceding anchor".to_owned() });
-        };
-        self.count(size(&node), at)?;
+        let missing = || SyntaxError { at, message: "this alias has no preceding anchor".to_owned() };
+        let size = size(self.anchors.get(&anchor).ok_or_else(missing)?);
+        self.repeat(size, at)?;
+        let node = self.anchors.get(&anchor).cloned().ok_or_else(missing)?;
         Ok(Node { at, ..node })
     }
 
@@ -353,11 +369,32 @@ fn merge(value: Node) -> Result<Entries, SyntaxError> {
     Ok(into)
 }
 
-fn size(node: &Node) -> usize {
+/// What a node takes.
+#[derive(Clone, Copy)]
+struct Size {
+    nodes: usize,
+    /// The bytes of its texts and keys.
+    bytes: usize,
+}
+
+fn size(node: &Node) -> Size {
+    let mut size = Size { nodes: 0, bytes: 0 };
+    measure(node, &mut size);
+    size
+}
+
+fn measure(node: &Node, size: &mut Size) {
+    size.nodes += 1;
     match &node.shape {
-        Shape::Scalar { .. } => 1,
-        Shape::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Shape::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.value)).sum::<usize>(),
+        Shape::Scalar { value: Value::String(text), .. } => size.bytes += text.len(),
+        Shape::Scalar { plain, .. } => size.bytes += plain.as_ref().map_or(0, String::len),
+        Shape::List(items) => items.iter().for_each(|item| measure(item, size)),
+        Shape::Map(entries) => {
+            for entry in entries {
+                size.bytes += entry.key.len();
+                measure(&entry.value, size);
+            }
+        }
     }
 }
 

@@ -172,6 +172,30 @@ fn anchors_and_merges_work_and_bombs_do_not() {
 }
 
 #[test]
+fn aliases_of_long_texts_are_refused_in_a_moment() {
+    let begun = std::time::Instant::now();
+    let long = "x".repeat(1_000_000);
+    let refused = "anchors and aliases repeat more than 3 MiB of text, too much for a job";
+    let aliases = |count: usize| vec!["*a"; count].join(", ");
+    // The anchor keeps the text once.
+    assert_eq!(
+        faults_of(&format!("a: &a \"{long}\"\nb: [{}]\n", aliases(2000)))[0],
+        format!("job.yaml:2:13: {refused}")
+    );
+    let map = format!("a: &a {{k: \"{long}\"}}\n");
+    assert!(faults_of(&format!("{map}b: {{<<: [{}]}}\n", aliases(2000)))[0].contains(refused));
+    let keys: String = (0..900).map(|key| format!("  {}{key}: 1\n", "k".repeat(1000))).collect();
+    assert!(faults_of(&format!("a: &a\n{keys}b: [{}]\n", aliases(2000)))[0].contains(refused));
+    let nested: String = (0..10).map(|level| format!("&a{level} [")).collect();
+    assert!(faults_of(&format!("a: {nested}\"{long}\"{}\n", "]".repeat(10)))[0].contains(refused));
+    assert!(read(format!("a: &a \"{long}\"\nb: [{}]\n", aliases(2)).as_bytes(), "").is_ok());
+    let part = value(&format!("a: &a \"{long}\"\nb: [{}]\n", aliases(2000)));
+    assert_eq!(part, Err(format!("2:13: {refused}")));
+    assert_eq!(value("[1, {a: b}]"), Ok(serde_json::json!([1, { "a": "b" }])));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn a_duplicate_key_is_an_error() {
     assert_eq!(
         faults_of("a: 1\nb: 2\na: 3\n")[0],

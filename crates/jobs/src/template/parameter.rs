@@ -11,11 +11,12 @@ use serde_json::Value;
 use crate::build::is_quantity;
 use crate::manifest::nearest;
 use crate::setting::{self, Setting};
-use crate::{Error, Fault, Kind};
+use crate::{Fault, Kind};
 
-/// The maximum number of parameters of a template, and of values that one allows.
+/// The maximum number of parameters of a template, of values that one allows, and of fields that one sets.
 const MAX_PARAMETERS: usize = 50;
 const MAX_ALLOWED: usize = 100;
+const MAX_SETS: usize = 20;
 /// The maximum length of a parameter's name, and of a value, in bytes.
 const MAX_NAME_BYTES: usize = 63;
 const MAX_VALUE_BYTES: usize = 4096;
@@ -122,7 +123,7 @@ pub(super) fn faults_of(parameters: &[Parameter], kind: Kind, manifest: &Value) 
         let message = format!("there are {} parameters", parameters.len());
         return vec![fault("parameters".to_owned(), message, format!("use at most {MAX_PARAMETERS}"))];
     }
-    let mut names = BTreeSet::new();
+    let (mut names, mut tried) = (BTreeSet::new(), manifest.clone());
     for (index, parameter) in parameters.iter().enumerate() {
         let path = |field: &str| format!("parameters[{index}].{field}");
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -143,6 +144,9 @@ pub(super) fn faults_of(parameters: &[Parameter], kind: Kind, manifest: &Value) 
         if parameter.sets.is_empty() {
             found.push(fault(path("sets"), "is empty", "name the fields that it sets, e.g. env.LR"));
         }
+        if parameter.sets.len() > MAX_SETS {
+            found.push(fault(path("sets"), "has too many fields", format!("use at most {MAX_SETS}")));
+        }
         let free = Parameter { allowed: Vec::new(), ..parameter.clone() };
         let allowed = parameter.allowed.iter().take(MAX_ALLOWED).enumerate();
         found
@@ -151,10 +155,9 @@ pub(super) fn faults_of(parameters: &[Parameter], kind: Kind, manifest: &Value) 
             .extend(parameter.default.iter().filter_map(|value| parameter.fault_of(&path("default"), value)));
         // Whether the fields can be set shows with any value of the parameter.
         for value in parameter.default.iter().chain(&parameter.allowed).take(1) {
-            let settings: Vec<Setting> = parameter.settings(value).collect();
-            if let Err(Error::Invalid { faults }) = setting::set(manifest.clone(), kind, &settings) {
-                found.extend(faults.into_iter().map(|wrong| Fault { path: path("sets"), ..wrong }));
-            }
+            let settings: Vec<Setting> = parameter.settings(value).take(MAX_SETS).collect();
+            let faults = setting::apply(&mut tried, kind, &settings);
+            found.extend(faults.into_iter().map(|wrong| Fault { path: path("sets"), ..wrong }));
         }
     }
     found

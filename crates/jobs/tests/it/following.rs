@@ -9,6 +9,7 @@ use futures::stream;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use jobs::logs::kept::{Archive, Kept};
+use jobs::logs::pattern::Pattern;
 use jobs::logs::{self, Choice, Cursor, Item, Level, Which};
 use jobs::progress::{Outcome, Progress};
 use jobs::{Class, Kind, delete, explanation, wait};
@@ -108,7 +109,7 @@ async fn read(stage: &Stage, choice: Choice) -> Vec<String> {
 }
 
 fn grep(pattern: &str) -> logs::sieve::Wanted {
-    logs::sieve::Wanted { grep: logs::sieve::pattern(pattern, true).ok(), ..Default::default() }
+    logs::sieve::Wanted { grep: Pattern::new(pattern, true).ok(), ..Default::default() }
 }
 
 #[tokio::test]
@@ -413,8 +414,7 @@ async fn lines_of_a_hundred_pods_pass_the_whole_pipe_in_order() {
     }
     stage.tagged_output(LINES);
     let all: Vec<i32> = (0..i32::try_from(SOURCES).unwrap()).collect();
-    let wanted =
-        logs::sieve::Wanted { exclude: logs::sieve::pattern("secret", true).ok(), ..Default::default() };
+    let wanted = logs::sieve::Wanted { exclude: Pattern::new("secret", true).ok(), ..Default::default() };
     let choice = Choice { which: Which::Workers(all), split: true, fold: true, wanted, ..Choice::default() };
     let mut read = logs::logs(&stage.client, KIND, TEAM, "pi", choice).await.unwrap();
     let (mut lines, mut shown, mut last) = (0, 0, None);

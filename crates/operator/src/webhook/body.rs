@@ -19,7 +19,7 @@ pub(super) const MEMORY_OF_PEER: usize = 64 << 20;
 /// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
 const LONGEST: usize = 8 << 20;
 /// What a review may consist of.
-const JSON_LIMITS: JsonLimits = JsonLimits { containers: 30_000, container_bytes: 1 << 10 };
+pub(super) const JSON_LIMITS: JsonLimits = JsonLimits { containers: 30_000, container_bytes: 1 << 10 };
 /// How long a review may take to arrive: the API server gives up by then.
 const WITHIN: Duration = Duration::from_secs(10);
 /// The largest review that is parsed on the runtime.
@@ -30,6 +30,8 @@ const PARSED_AT_ONCE: usize = 256 << 10;
 pub(super) enum Refused {
     /// It is too large.
     TooLarge,
+    /// It has too many parts.
+    TooMany(Bytes),
     /// It took too long.
     Late,
     /// There is no memory for it now.
@@ -42,7 +44,9 @@ impl Refused {
     /// Returns the response.
     pub(super) fn answer(&self) -> Answer {
         match self {
-            Self::TooLarge => text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large\n"),
+            Self::TooLarge | Self::TooMany(_) => {
+                text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large\n")
+            }
             Self::Late => text(StatusCode::REQUEST_TIMEOUT, "the review did not arrive in time\n"),
             Self::NoMemory(Exhausted::Client) => {
                 text(StatusCode::TOO_MANY_REQUESTS, "too many reviews come from this address\n")
@@ -88,11 +92,11 @@ where
         Ok(bytes.freeze())
     };
     let bytes = tokio::time::timeout(WITHIN, read).await.unwrap_or(Err(Refused::Late))?;
-    JSON_LIMITS.take(&bytes, share).map_err(|refused| match refused {
-        JsonRefused::TooMany => Refused::TooLarge,
-        JsonRefused::NoMemory(exhausted) => Refused::NoMemory(exhausted),
-    })?;
-    Ok(bytes)
+    match JSON_LIMITS.take(&bytes, share) {
+        Ok(()) => Ok(bytes),
+        Err(JsonRefused::TooMany) => Err(Refused::TooMany(bytes)),
+        Err(JsonRefused::NoMemory(exhausted)) => Err(Refused::NoMemory(exhausted)),
+    }
 }
 
 /// Parses a review. Its memory is not returned before that ends, even if nobody waits for it any more.
@@ -249,7 +253,10 @@ mod tests {
         for (most, part) in
             [(JSON_LIMITS.containers, "{}"), (MOST_JSON_VALUES, "0"), (MOST_JSON_VALUES, "\"\"")]
         {
-            assert_eq!(of(list(most + 1, part), &share).await, Err(Refused::TooLarge), "{part}");
+            let refused = of(list(most + 1, part), &share).await;
+            assert!(matches!(refused, Err(Refused::TooMany(_))), "{part}");
+            let answer = refused.unwrap_err().answer();
+            assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "{part}");
             assert!(of(list(1_000, part), &share).await.is_ok(), "{part}");
         }
         let (one, other) = (Budget::new(MEMORY, 8 << 20).share("a"), list(MOST_JSON_VALUES / 2, "0"));

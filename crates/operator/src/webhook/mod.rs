@@ -35,6 +35,7 @@ pub use configurations::{
 use crate::certificates::{Kept, Shown};
 use crate::serve::{Answer, Peer, serve, text, with_type};
 use crate::vitals::Vitals;
+use body::Refused;
 use quota::{Quota, QuotaDecision};
 pub use report::{Admission, Reporter, Sink, TrainingService, Unrecorded};
 use review::Decision;
@@ -123,8 +124,14 @@ impl Webhook {
         let peer = head.extensions.get::<Peer>().map(|Peer(address)| address.to_string());
         let share = Arc::new(self.memory.share(peer.unwrap_or_default()));
         let answered = body::unless_displaced(&share, async {
-            let body = body::read(body, &share).await?;
-            Ok(self.decide(question, body, &share).await)
+            match body::read(body, &share).await {
+                Ok(body) => Ok(self.decide(question, body, &share).await),
+                Err(Refused::TooMany(body)) if question != Question::ValidateRuntime => {
+                    let refused = review::refuse_creation(body, &share).await;
+                    refused.map(Ok).ok_or(Refused::TooLarge)
+                }
+                Err(refused) => Err(refused),
+            }
         });
         let answered = match answered.await {
             Ok(answered) => answered,

@@ -6,7 +6,7 @@ use api::MPIJob;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use connections::Share;
+use connections::{MOST_JSON_VALUES, Share};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -152,9 +152,59 @@ pub(super) async fn read<K: DeserializeOwned + Send + 'static>(
     }
 }
 
+/// What is read of a review that has too many parts.
+#[derive(Deserialize)]
+struct Head {
+    request: HeadOfRequest,
+}
+
+#[derive(Deserialize)]
+struct HeadOfRequest {
+    uid: String,
+    operation: String,
+}
+
+/// The most bytes of a request's UID: it is a UUID.
+const LONGEST_UID: usize = 128;
+
+/// Refuses the creation of an object with too many parts, none of which is kept in memory. Returns `None` for anything but a
+/// creation: the failure policy lets an object that is there be changed and deleted.
+pub(super) async fn refuse_creation(body: Bytes, share: &Arc<Share>) -> Option<(String, Decision)> {
+    let Head { request } = body::parse(body, share).await.ok()?;
+    let HeadOfRequest { uid, operation } = request;
+    if operation != "CREATE" || uid.len() > LONGEST_UID {
+        return None;
+    }
+    let message = format!(
+        "the object is too large to be checked: it has more than {} objects and lists, \
+         or more than {MOST_JSON_VALUES} values",
+        body::JSON_LIMITS.containers
+    );
+    Some((uid, Decision::deny(422, "Invalid", message)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_creation_of_an_object_of_too_many_parts_is_refused_with_the_limit() {
+        let share = Arc::new(connections::Budget::new(16 << 20, 16 << 20).share("a"));
+        let refused = async |operation: &str, rest: &str| {
+            let values = "0,".repeat(MOST_JSON_VALUES);
+            let review = format!(
+                r#"{{"kind":"AdmissionReview","request":{{"object":[{values}0],"uid":"1","operation":"{operation}"}}{rest}"#
+            );
+            refuse_creation(review.into(), &share).await
+        };
+        let (uid, decision) = refused("CREATE", "}").await.unwrap();
+        let denial = decision.denial.unwrap();
+        assert_eq!((uid.as_str(), denial.code, denial.reason), ("1", 422, "Invalid"));
+        assert!(denial.message.contains("more than 200000 values"), "{}", denial.message);
+        for (operation, rest) in [("UPDATE", "}"), ("DELETE", "}"), ("CREATE", "")] {
+            assert!(refused(operation, rest).await.is_none(), "{operation}: a change, or no JSON");
+        }
+    }
 
     #[tokio::test]
     async fn an_object_that_cannot_be_read_is_refused_unless_it_was_so_before() {

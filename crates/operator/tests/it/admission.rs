@@ -111,6 +111,27 @@ async fn an_invalid_job_is_refused_with_every_fault() {
 }
 
 #[tokio::test]
+async fn a_job_of_too_many_parts_is_refused_with_the_limit() {
+    let (stage, _) = guarded().await;
+    let mut large = job("pi", 1, json!({}));
+    let variable = |number: usize| json!({ "name": format!("E{number}"), "value": "y" });
+    container_of(&mut large)["env"] = (0..4_000).map(variable).collect();
+    create(&stage, &large).await.unwrap();
+    container_of(&mut large)["env"] = (0..31_000).map(variable).collect();
+    large["metadata"]["name"] = json!("larger");
+    let refused = create(&stage, &large).await.unwrap_err();
+    assert_eq!(refused.code, 422, "{}", refused.message);
+    assert!(refused.message.contains("more than 30000 objects and lists"), "{}", refused.message);
+    // What is there, and too large to be checked with its former state, can be changed and deleted.
+    stage.change_job("pi", json!({ "metadata": { "labels": { "looked-at": "yes" } } })).await;
+    stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();
+}
+
+fn container_of(job: &mut Value) -> &mut Value {
+    &mut job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+}
+
+#[tokio::test]
 async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted() {
     let stage = Stage::new().await;
     create(&stage, &faulty("pi")).await.unwrap();

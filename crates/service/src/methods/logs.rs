@@ -10,7 +10,7 @@ use history::logs::{self as archive, Archive, Selection, Source};
 use history::namespaces::Tenant;
 use jiff::Timestamp;
 use jobs::logs::kept::{self, Kept};
-use jobs::logs::sieve::{self, MAX_CONTEXT, Wanted};
+use jobs::logs::sieve::{MAX_CONTEXT, Wanted};
 use jobs::logs::{self, Choice, Cursor, Item, Logs, Which};
 use jobs::{Error, Kind};
 
@@ -19,6 +19,7 @@ use crate::collector::RunName;
 use crate::contract::{LogItem, LogOrigin, ReadLogsRequest};
 use crate::filter::kind;
 use crate::identity::Caller;
+use crate::patterns;
 use crate::problem::Problem;
 use crate::row::{count, time};
 use crate::service::Service;
@@ -40,7 +41,16 @@ pub async fn read_logs(
     request: ReadLogsRequest,
 ) -> Result<BoxStream<'static, Result<LogItem, Problem>>, Problem> {
     let kind = kind(&request.kind)?;
-    let choice = choice(&request)?;
+    let mut choice = choice(&request)?;
+    let sent = [("grep", &request.grep), ("exclude", &request.exclude)];
+    let sent = sent.into_iter().filter(|(_, text)| !text.is_empty());
+    let compiled = patterns::compile(sent.map(|(field, text)| (field, text.clone())).collect()).await?;
+    let (patterns, memory) = compiled.into_parts();
+    let mut patterns = patterns.into_iter();
+    if !request.grep.is_empty() {
+        choice.wanted.grep = patterns.next();
+    }
+    choice.wanted.exclude = patterns.next();
     let of_job = Arc::new(OfJob { service, caller: caller.clone(), kind, request, choice });
     let (choice, request) = (&of_job.choice, &of_job.request);
     let job = (kind, request.namespace.as_str(), request.name.as_str());
@@ -55,10 +65,10 @@ pub async fn read_logs(
         }
         read => read?,
     };
-    let items = stream::unfold(lines, |mut lines| async move {
+    let items = stream::unfold((lines, memory), |(mut lines, memory)| async move {
         let item = lines.next().await?;
         let item = item.map(|item| log_item(&lines, item)).map_err(Problem::from);
-        Some((item, lines))
+        Some((item, (lines, memory)))
     });
     Ok(items.boxed())
 }
@@ -244,12 +254,7 @@ fn choice(request: &ReadLogsRequest) -> Result<Choice, Problem> {
         since: since.map(Duration::from_secs),
         tail: request.tail.map(i64::from),
         previous: request.previous,
-        wanted: Wanted {
-            grep: pattern("grep", &request.grep)?,
-            exclude: pattern("exclude", &request.exclude)?,
-            level,
-            context,
-        },
+        wanted: Wanted { level, context, ..Wanted::default() },
         ..Choice::default()
     })
 }
@@ -270,14 +275,6 @@ fn cursors(sent: &[String]) -> Result<BTreeMap<String, Cursor>, Problem> {
         cursors.insert(cursor.part().to_owned(), before.map_or(cursor.clone(), |before| cursor.max(before)));
     }
     Ok(cursors)
-}
-
-fn pattern(field: &str, text: &str) -> Result<Option<regex::Regex>, Problem> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let built = sieve::pattern(text, false);
-    built.map(Some).map_err(|fault| Problem::invalid(field, fault, "send a regular expression"))
 }
 
 /// A place in the output of a pod, as text.

@@ -8,13 +8,13 @@ use std::time::Duration;
 use history::logs::{Archive, Line, Source};
 use history::series::{self, Point, Series};
 use jiff::{SignedDuration, Timestamp};
+use jobs::logs::effort::Effort;
 use jobs::logs::kept;
-use jobs::logs::sieve;
+use jobs::logs::pattern::Pattern;
 use jobs::logs::{self, Choice, Cursor, Item, Which};
 use jobs::view::{self, Row};
 use jobs::{Class, Kind, list};
 use kube::ResourceExt as _;
-use regex::Regex;
 use tokio::time::{Instant, timeout_at};
 
 use super::measured;
@@ -23,16 +23,15 @@ use crate::collector::RunName;
 use crate::contract::{GetMetricsRequest, JobMetrics, MetricPoint, MetricSeries};
 use crate::filter::kind;
 use crate::identity::Caller;
+use crate::patterns::{self, Compiled};
 use crate::problem::Problem;
 use crate::row::{count, time};
 use crate::samples;
-use crate::searches::Search;
+use crate::searches::{Batch, Search};
 use crate::service::Service;
 
 /// The most patterns.
 const MOST_PATTERNS: usize = 8;
-/// The most groups of a pattern.
-const MOST_GROUPS: usize = 32;
 /// How long one request searches. The next one for the same pattern goes on.
 const SEARCH_WITHIN: Duration = Duration::from_secs(15);
 /// After this time, all that pods of an ended job wrote is archived or lost.
@@ -45,7 +44,8 @@ pub async fn get_metrics(
     request: GetMetricsRequest,
 ) -> Result<JobMetrics, Problem> {
     let kind = kind(&request.kind)?;
-    let patterns = patterns(&request.pattern)?;
+    let compiled = patterns(&request.pattern).await?;
+    let patterns = &compiled.patterns;
     if !patterns.is_empty() {
         let right = Right::on("get", "pods/log", &request.namespace);
         service.access.require(&caller, right, "pods/log").await?;
@@ -58,7 +58,7 @@ pub async fn get_metrics(
     let output = async {
         settle(&service, &row).await;
         let printed = printed(&service, kind, &uid).await;
-        (printed, search(&service, &caller, &Job { kind, uid: &uid, row: &row }, &patterns).await)
+        (printed, search(&service, &caller, &Job { kind, uid: &uid, row: &row }, patterns).await)
     };
     let ((printed, found), (pods, mut notes)) =
         futures::join!(output, measured::of_pods(&service, &job, samples));
@@ -108,7 +108,7 @@ async fn search(
     service: &Service,
     caller: &Caller,
     job: &Job<'_>,
-    patterns: &[Regex],
+    patterns: &[Pattern],
 ) -> Result<(Found, Option<String>), Problem> {
     let (mut found, mut note) = (Found::new(), None);
     if patterns.is_empty() {
@@ -120,6 +120,7 @@ async fn search(
         Err(_) => (None, Vec::new()),
     };
     let until = Instant::now() + SEARCH_WITHIN;
+    let mut effort = Effort::default();
     for pattern in patterns {
         let search = service.searches.of(job.uid, pattern);
         let mut is_whole = true;
@@ -127,12 +128,13 @@ async fn search(
             let mut search = search.lock().await;
             for (_, source) in &runs {
                 let Some(archive) = &archive else { continue };
-                is_whole = is_whole && search.go_on(archive, source, pattern, until).await?;
+                is_whole = is_whole && search.go_on(archive, source, pattern, &mut effort, until).await?;
             }
             search.clone()
         };
         if is_whole {
-            match search_rest(caller, job, runs.last(), pattern, &mut all, until).await {
+            let mut rest = Rest { pattern, effort: &mut effort, all: &mut all, until };
+            match search_rest(caller, job, runs.last(), &mut rest).await {
                 Ok(whole) => is_whole = whole,
                 Err(problem) => note = Some(problem.message).filter(|_| runs.is_empty()),
             }
@@ -165,13 +167,11 @@ async fn search_rest(
     caller: &Caller,
     job: &Job<'_>,
     last: Option<&(RunName, Source)>,
-    pattern: &Regex,
-    all: &mut Search,
-    until: Instant,
+    rest: &mut Rest<'_>,
 ) -> Result<bool, Problem> {
     let mut choice = Choice { which: Which::Launcher, ..Choice::default() };
     if let Some((run, source)) = last
-        && let Some(place) = all.place(source)
+        && let Some(place) = rest.all.place(source)
     {
         let cursor = Cursor::of_kept(&run.part, run.created, place.last, place.at_last);
         choice.cursors.insert(run.part.clone(), cursor);
@@ -184,36 +184,49 @@ async fn search_rest(
         }
         lines => lines?,
     };
+    let Rest { pattern, effort, all, until } = rest;
+    let mut batch = Batch::default();
     loop {
-        match timeout_at(until, lines.next()).await {
+        let mut ended = None;
+        match timeout_at(*until, lines.next()).await {
             Ok(Some(Ok(Item::Line { text, at, .. }))) => {
-                all.take_in(&Line { at: at.unwrap_or_default(), text }, pattern);
+                // These lines have no numbers.
+                batch.push(0, Line { at: at.unwrap_or_default(), text });
             }
             Ok(Some(Ok(_))) => {}
-            Ok(Some(Err(error))) => return Err(error.into()),
-            Ok(None) => return Ok(true),
-            Err(_) => return Ok(false),
+            Ok(Some(Err(error))) => ended = Some(Err(error.into())),
+            Ok(None) => ended = Some(Ok(true)),
+            Err(_) => ended = Some(Ok(false)),
+        }
+        let is_due = ended.is_some() || batch.is_full() || lines.is_dry();
+        if is_due && !all.take_in(&mut batch, pattern, effort, *until).await? {
+            return Ok(false);
+        }
+        if let Some(ended) = ended {
+            return ended;
         }
     }
 }
 
-fn patterns(sent: &[String]) -> Result<Vec<Regex>, Problem> {
+/// The search of lines that are not archived yet.
+struct Rest<'s> {
+    pattern: &'s Pattern,
+    effort: &'s mut Effort,
+    all: &'s mut Search,
+    until: Instant,
+}
+
+async fn patterns(sent: &[String]) -> Result<Compiled, Problem> {
     if sent.len() > MOST_PATTERNS {
         let fault = format!("has {} patterns", sent.len());
         return Err(Problem::invalid("pattern", fault, format!("send at most {MOST_PATTERNS}")));
     }
-    let fix = "name what to find, e.g. loss=(?<loss>[0-9.e+-]+)";
-    sent.iter()
-        .map(|text| {
-            let pattern =
-                sieve::pattern(text, false).map_err(|fault| Problem::invalid("pattern", fault, fix))?;
-            match pattern.capture_names().flatten().count() {
-                0 => Err(Problem::invalid("pattern", "has no named group", fix)),
-                1..=MOST_GROUPS => Ok(pattern),
-                _ => Err(Problem::invalid("pattern", "has too many named groups", "send several patterns")),
-            }
-        })
-        .collect()
+    let compiled = patterns::compile(sent.iter().map(|text| ("pattern", text.clone())).collect()).await?;
+    if compiled.patterns.iter().any(|pattern| pattern.names().next().is_none()) {
+        let fix = "name what to find, e.g. loss=(?<loss>[0-9.e+-]+)";
+        return Err(Problem::invalid("pattern", "has no named group", fix));
+    }
+    Ok(compiled)
 }
 
 /// Returns the metrics of the training, by name: each name is one series. A pattern of the caller takes the place of what is
@@ -288,6 +301,8 @@ fn metric(name: &str, source: &str, points: Vec<Point>, printed: Option<&Series>
 
 #[cfg(test)]
 mod tests {
+    use jobs::logs::pattern::MAX_GROUPS;
+
     use super::*;
 
     fn points(points: &[(i64, f64)]) -> Vec<Point> {
@@ -325,13 +340,14 @@ mod tests {
         assert_eq!(json, expected);
     }
 
-    #[test]
-    fn a_pattern_names_what_it_finds() {
-        for wrong in ["loss", "(?<a>", &"(?<a>x)".repeat(9)] {
-            assert!(patterns(&[wrong.to_owned()]).is_err(), "{wrong}");
+    #[tokio::test]
+    async fn a_pattern_names_what_it_finds() {
+        let many: String = (0..=MAX_GROUPS).map(|number| format!("(?<g{number}>x)")).collect();
+        for wrong in ["loss", "(?<a>", &"(?<a>x)".repeat(9), &many] {
+            assert!(patterns(&[wrong.to_owned()]).await.is_err(), "{wrong}");
         }
-        let many: String = (0..=MOST_GROUPS).map(|number| format!("(?<g{number}>x)")).collect();
-        assert!(patterns(&[many]).is_err());
-        assert_eq!(patterns(&["(?<a>x)(?<b>y)".to_owned()]).unwrap().len(), 1);
+        assert!(patterns(&vec!["(?<a>x)".to_owned(); MOST_PATTERNS + 1]).await.is_err());
+        let compiled = patterns(&["(?<a>x)(?<b>y)".to_owned()]).await.unwrap();
+        assert_eq!(compiled.patterns.len(), 1);
     }
 }

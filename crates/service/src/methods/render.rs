@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use jobs::build::{self, Request};
 use jobs::{Error, Kind, manifest};
+use prost::Message as _;
 use serde_json::Value;
 
 use super::source::{request as read_spec, spec, yaml};
 use crate::body;
-use crate::contract::{RenderJobRequest, RenderJobResponse};
+use crate::contract::{JobSpec, RenderJobRequest, RenderJobResponse};
 use crate::filter::kind as kind_named;
 use crate::identity::Caller;
 use crate::problem::Problem;
@@ -20,13 +21,14 @@ pub async fn render_job(
     caller: Arc<Caller>,
     asked: RenderJobRequest,
 ) -> Result<RenderJobResponse, Problem> {
+    let size = asked.manifest.len() + asked.spec.as_ref().map_or(0, JobSpec::encoded_len);
     let given = asked.spec.map(read_spec).transpose()?;
     if let Some((_, faults)) = given.as_ref().filter(|(_, faults)| !faults.is_empty()) {
         return Err(Error::Invalid { faults: faults.clone() }.into());
     }
     let given = given.map(|(request, _)| request);
     if !asked.manifest.is_empty() {
-        return body::apart(move || changed(&asked.manifest, given)).await;
+        return body::parse(size, move || changed(&asked.manifest, given)).await;
     }
     let request = match given {
         Some(request) => request,
@@ -36,11 +38,14 @@ pub async fn render_job(
     let restricted =
         request.restricted || Box::pin(service.restricts(&caller, request.kind, &asked.namespace)).await?;
     let request = Request { restricted, ..request };
-    Ok(RenderJobResponse {
-        manifest: yaml(&build::manifest(&request)),
-        spec: Some(spec(&request)),
-        complete: true,
-    })
+    let rendered = move || {
+        Ok(RenderJobResponse {
+            manifest: yaml(&build::manifest(&request)),
+            spec: Some(spec(&request)),
+            complete: true,
+        })
+    };
+    body::parse(size, rendered).await
 }
 
 /// Reads a manifest, and changes it to what a request says.

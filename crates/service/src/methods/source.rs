@@ -4,13 +4,14 @@
 use jobs::build::{self, Request};
 use jobs::submit::{self, Checked, Draft};
 use jobs::{Error, Fault};
+use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::body;
 use crate::contract::JobSpec;
 use crate::problem::Problem;
 
-/// Reads a draft of one job in a namespace, away from the runtime: a small text can have many nodes.
+/// Reads a draft of one job in a namespace.
 ///
 /// # Errors
 /// 422 with every fault.
@@ -28,8 +29,9 @@ pub async fn checked(
     spec: Option<JobSpec>,
     known: Vec<Fault>,
 ) -> Result<Checked, Problem> {
+    let size = manifest.len() + spec.as_ref().map_or(0, JobSpec::encoded_len);
     let (namespace, manifest) = (namespace.to_owned(), manifest.to_owned());
-    body::apart(move || read(&namespace, &manifest, spec, known)).await
+    body::parse(size, move || read(&namespace, &manifest, spec, known)).await
 }
 
 fn read(

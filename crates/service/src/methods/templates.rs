@@ -7,11 +7,13 @@ use jobs::mistyped::{Mistyped, typed};
 use jobs::runtime;
 use jobs::setting::Setting;
 use jobs::submit::{Checked, Draft};
-use jobs::template::{self, Parameter, SHARED, Saving, Type, Using};
+use jobs::template::{self, Parameter, Place, SHARED, Saving, Type, Using};
 use jobs::{Error, Kind};
-use serde_json::Value;
+use prost::Message as _;
 
+use super::history::{not_a_page, page};
 use super::source::{self, yaml};
+use crate::body;
 use crate::call::proper;
 use crate::contract::{
     DeleteTemplateRequest, DeleteTemplateResponse, FromTemplate, GetTemplateRequest, JobSpec,
@@ -23,6 +25,11 @@ use crate::problem::Problem;
 use crate::row::count;
 use crate::service::Service;
 
+/// The size of a page of templates if none is given, and the largest.
+const PAGE: u32 = 100;
+const MAX_PAGE: u32 = 200;
+/// A page with this many bytes ends.
+const PAGE_BYTES: usize = 1 << 20;
 /// The most settings of a job from a template.
 const MOST_SETTINGS: usize = 100;
 
@@ -32,8 +39,36 @@ pub async fn list_templates(
     caller: Arc<Caller>,
     request: ListTemplatesRequest,
 ) -> Result<ListTemplatesResponse, Problem> {
-    let found = template::templates(&caller.client, &places(&request.namespace)).await?;
-    Ok(ListTemplatesResponse { templates: found.into_iter().map(message).collect() })
+    let ListTemplatesRequest { namespace, limit, r#continue: after } = &request;
+    let limit = page(*limit, PAGE, MAX_PAGE)?;
+    let after: Option<Place> = match after.as_str() {
+        "" => None,
+        text => {
+            let (name, namespace) = text.split_once('/').ok_or_else(not_a_page)?;
+            Some((name.to_owned(), namespace.to_owned()))
+        }
+    };
+    let known = template::names(&caller.client, &places(namespace)).await?;
+    let mut listed = ListTemplatesResponse::default();
+    let begin = after.map_or(0, |after| known.partition_point(|place| *place <= after));
+    let (mut bytes, mut last): (usize, Option<&Place>) = (0, None);
+    for place in known.iter().skip(begin) {
+        if listed.templates.len() >= limit as usize || bytes >= PAGE_BYTES {
+            listed.r#continue =
+                last.map(|(name, namespace)| format!("{name}/{namespace}")).unwrap_or_default();
+            break;
+        }
+        let (name, namespace) = place;
+        // One after the other, so that one at a time is in memory.
+        if let Some(stored) = template::stored(&caller.client, namespace, name, &known).await? {
+            let size = stored.size_of_summary();
+            let summary = body::parse(size, move || Ok(stored.summary().map(message))).await?;
+            bytes += summary.as_ref().map_or(0, Template::encoded_len);
+            listed.templates.extend(summary);
+        }
+        last = Some(place);
+    }
+    Ok(listed)
 }
 
 /// Gets a template of a namespace, or a shared one.
@@ -44,8 +79,9 @@ pub async fn get_template(
 ) -> Result<Template, Problem> {
     let version = version(request.version)?;
     let places = places(&request.namespace);
-    let found = template::template(&caller.client, &places, &request.name, version).await?;
-    Ok(message(found))
+    let found = template::find(&caller.client, &places, &request.name).await?;
+    let size = found.size();
+    body::parse(size, move || Ok(message(found.read(version)?))).await
 }
 
 /// Saves a template, as its next version if there is one of that name.
@@ -157,10 +193,11 @@ pub async fn manifest(caller: &Caller, namespace: &str, from: &FromTemplate) -> 
             Setting::read(text).map_err(|fault| Problem::invalid(&path, fault, ""))
         })
         .collect();
-    let found = template::template(&caller.client, &places(own), &from.name, version(from.version)?).await?;
-    let using = Using { name: from.job_name.clone(), values: from.parameters.clone(), settings: settings? };
-    let manifest: Value = template::instantiate(&found, &using)?;
-    Ok(manifest.to_string())
+    let (settings, version) = (settings?, version(from.version)?);
+    let found = template::find(&caller.client, &places(own), &from.name).await?;
+    let using = Using { name: from.job_name.clone(), values: from.parameters.clone(), settings };
+    let size = found.size();
+    body::parse(size, move || Ok(template::instantiate(&found.read(version)?, &using)?.to_string())).await
 }
 
 /// Where templates are looked for, the first first.
@@ -227,6 +264,6 @@ fn message(template: template::Template) -> Template {
         kind: template.kind.name().to_owned(),
         description: template.description,
         parameters: template.parameters.into_iter().map(parameter).collect(),
-        manifest: yaml(&template.manifest),
+        manifest: if template.manifest.is_null() { String::new() } else { yaml(&template.manifest) },
     }
 }

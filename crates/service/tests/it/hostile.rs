@@ -93,6 +93,17 @@ async fn bodies_that_cannot_be_read_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
+async fn aliases_of_a_long_text_are_refused_with_their_place() {
+    let stage = Stage::new().await;
+    let bomb = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(1_000_000), vec!["*a"; 2_000].join(", "));
+    let reply = stage.rest("POST", JOBS, JANE, Some(json!({ "manifest": bomb }))).await;
+    assert_eq!(reply.status, 422, "{:.300}", reply.text);
+    for part in ["2:13", "anchors and aliases repeat more than 3 MiB"] {
+        assert!(reply.text.contains(part), "{:.300}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn wrong_values_of_every_parameter_are_refused_and_break_nothing() {
     let stage = Stage::new().await;
     let values = [

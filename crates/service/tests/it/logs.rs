@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use service::contract::ReadLogsRequest;
 
-use crate::stage::{JANE, Stage, TEAM, call, request};
+use crate::stage::{JANE, Stage, TEAM, VERA, call, request};
 
 const LOGS: &str = "/api/v1/namespaces/team-cv/jobs/mpijob/a/logs";
 
@@ -115,6 +115,7 @@ async fn what_cannot_be_read_is_a_problem_before_the_stream() {
     for (query, status, field) in [
         ("worker=7", 404, None),
         ("grep=(", 422, Some("grep")),
+        ("grep=x&exclude=%5Cw%7B25%7D", 422, Some("exclude")),
         ("worker=0&all=true", 422, Some("worker")),
         ("tail=-1", 422, Some("tail")),
         ("context=100000", 422, Some("context")),
@@ -127,6 +128,23 @@ async fn what_cannot_be_read_is_a_problem_before_the_stream() {
             assert_eq!(reply.json()["fields"][0]["path"], json!(field));
         }
     }
+    let large = stage.get(&format!("{LOGS}?grep=(%3F:x%7B1000%7D)%7B1000%7D"), JANE).await;
+    assert!(large.text.contains("repeat fewer times"), "{}", large.text);
     let missing = stage.get(&LOGS.replace("/a/", "/b/"), JANE).await;
     assert_eq!(missing.status, 404);
+}
+
+#[tokio::test]
+async fn a_slow_pattern_does_not_keep_others_waiting() {
+    let stage = stage_with_output().await;
+    // Letters beyond ASCII keep such a pattern from being searched in the fastest way.
+    let text = format!("ä{}", "x".repeat(15_000));
+    stage.output((0..20).map(|second| ("a-launcher-x".to_owned(), second, text.clone())).collect());
+    let path = format!("{LOGS}?grep=(%3F:%5Bxy%5D%3F%5Bxz%5D%3F)%7B150%7D%5Cbq");
+    let mut slow = std::pin::pin!(stage.get(&path, JANE));
+    tokio::select! {
+        biased;
+        reply = &mut slow => panic!("the search is not slow: {} {}", reply.status, reply.text),
+        reply = stage.get("/api/v1/me", VERA) => assert_eq!(reply.status, 200, "{}", reply.text),
+    }
 }

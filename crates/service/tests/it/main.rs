@@ -38,3 +38,4 @@ mod table;
 mod templates;
 mod traces;
 mod trouble;
+mod unread;

@@ -174,6 +174,9 @@ async fn a_training_reports_its_progress_and_patterns_find_more() {
     assert_eq!(*series(&found, "rate"), expected("rate", "pattern", &[0.5, 0.75, 0.8]), "{found:#}");
     let wrong = stage.get(&format!("{METRICS}?pattern=(loss"), JANE).await;
     assert_eq!((wrong.status, wrong.json()["fields"][0]["path"].clone()), (422, json!("pattern")));
+    let large = stage.get(&with_pattern("(?<v>(?:[xy]?[xz]?){9000})"), JANE).await;
+    assert_eq!(large.status, 422, "{}", large.text);
+    assert!(large.text.contains("repeat fewer times"), "{}", large.text);
 }
 
 #[tokio::test]

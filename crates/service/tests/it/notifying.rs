@@ -364,6 +364,26 @@ fn a_rule_is_only_about_kinds_that_its_owner_may_list() {
 }
 
 #[test]
+fn who_takes_a_rule_over_with_another_destination_gets_a_key_that_the_former_owner_does_not_have() {
+    on_each(async |place| {
+        let stage = Stage::on(place).await;
+        let put = async |token: &'static str, rule: Value| {
+            let put = stage.rest("PUT", &format!("{RULES}/a"), token, Some(rule)).await;
+            assert_eq!(put.status, 200, "{}", put.text);
+            put.json()
+        };
+        let (first, second) = ("https://example.com/1", "https://example.com/2");
+        let made = put(JANE, json!({ "url": first })).await;
+        let changed = put(ADMIN, json!({ "url": first, "phases": ["Failed"] })).await;
+        assert_eq!((&changed["owner"], changed.get("secret")), (&json!("jane"), None), "the key stays");
+        let taken = put(ADMIN, json!({ "url": second })).await;
+        assert_ne!(taken["owner"], "jane");
+        assert!(taken["secret"].is_string() && taken["secret"] != made["secret"], "{taken}");
+        assert_eq!(put(ADMIN, json!({ "url": first })).await.get("secret"), None, "the owner has it");
+    });
+}
+
+#[test]
 fn a_viewer_does_not_see_the_secret_in_a_webhooks_url() {
     on_each(async |place| {
         let stage = Stage::on(place).await;

@@ -1,7 +1,7 @@
 //! Templates: kept with versions, used with parameters, ruled by Kubernetes.
 
-use jobs::template::SHARED;
-use k8s_openapi::api::core::v1::Namespace;
+use jobs::template::{LABEL, MAX_TEMPLATES, SHARED};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ async fn a_template_is_saved_in_versions_listed_used_and_deleted() {
     }
     let listed = stage.get(TEMPLATES, VERA).await.json();
     let found = &listed["templates"][0];
+    assert!(found.get("manifest").is_none(), "{found}");
     assert_eq!(
         (&found["name"], &found["versions"], &found["shared"]),
         (&json!("base"), &json!([1, 2]), &json!(false))
@@ -52,6 +53,72 @@ async fn a_template_is_saved_in_versions_listed_used_and_deleted() {
 
     assert_eq!(stage.rest("DELETE", &path, JANE, None).await.status, 200);
     assert_eq!(stage.get(&path, JANE).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_list_of_large_templates_comes_in_pages_without_manifests() {
+    let stage = Stage::new().await;
+    let mut large = body(2);
+    let mut manifest = job("any");
+    let container = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0";
+    let variable = |number: usize| json!({ "name": format!("E{number}"), "value": "x".repeat(100) });
+    manifest.pointer_mut(container).unwrap()["env"] = (0..1_000).map(variable).collect();
+    large["manifest"] = json!(manifest.to_string());
+    let described = |letter: &str| {
+        let mut body = large.clone();
+        body["description"] = json!(letter.repeat(100 << 10));
+        body
+    };
+    for letter in ["a", "b", "c"] {
+        let saved = stage.rest("PUT", &format!("{TEMPLATES}/{letter}"), JANE, Some(described(letter))).await;
+        assert_eq!(saved.status, 200, "{}", saved.text);
+    }
+    let names = |page: &Value| -> Vec<String> {
+        let listed = page["templates"].as_array().unwrap().iter();
+        listed.map(|template| template["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = stage.get(&format!("{TEMPLATES}?limit=2"), VERA).await;
+    assert!(!first.text.contains("E999") && first.text.len() < 250 << 10, "{}", first.text.len());
+    let first = first.json();
+    assert_eq!(
+        (names(&first).join(","), &first["templates"][0]["kind"]),
+        ("a,b".to_owned(), &json!("MPIJob"))
+    );
+    let next = first["continue"].as_str().unwrap().replace('/', "%2F");
+    let second = stage.get(&format!("{TEMPLATES}?limit=2&continue={next}"), VERA).await.json();
+    assert_eq!((names(&second), second.get("continue")), (vec!["c".to_owned()], None));
+    for wrong in ["limit=201", "limit=-1", "continue=x"] {
+        assert_eq!(stage.get(&format!("{TEMPLATES}?{wrong}"), VERA).await.status, 422, "{wrong}");
+    }
+    let one = stage.get(&format!("{TEMPLATES}/c"), VERA).await.json();
+    assert!(one["manifest"].as_str().unwrap().contains("E999"));
+    let from =
+        json!({ "name": "c", "jobName": "run", "parameters": { "memory": "32Gi" }, "set": ["env.E999=y"] });
+    let tried = json!({ "template": from, "dryRun": true, "skipChecks": true });
+    let made = stage.rest("POST", JOBS, JANE, Some(tried)).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+}
+
+#[tokio::test]
+async fn a_namespace_has_a_bounded_number_of_templates() {
+    let stage = Stage::new().await;
+    let path = format!("{TEMPLATES}/last");
+    assert_eq!(stage.rest("PUT", &path, JANE, Some(body(2))).await.status, 200);
+    let kept: Api<ConfigMap> = Api::namespaced(stage.admin.clone(), TEAM);
+    for number in 1..MAX_TEMPLATES {
+        let other = json!({ "metadata": { "name": format!("training-template-{number}"), "labels": { LABEL: "true" } },
+            "data": { "job.yaml": job("any").to_string() } });
+        kept.create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await.unwrap();
+    }
+    let refused = stage.rest("PUT", &format!("{TEMPLATES}/more"), JANE, Some(body(2))).await;
+    let (status, reason) = (refused.status, refused.json()["reason"].clone());
+    assert_eq!((status, reason), (403, json!("QuotaExceeded")), "{}", refused.text);
+    assert!(refused.text.contains("has 200 templates"), "{}", refused.text);
+    let next = stage.rest("PUT", &path, JANE, Some(body(3))).await;
+    assert_eq!((next.status, next.json()["version"].clone()), (200, json!(2)), "a version is no template");
+    assert_eq!(stage.rest("DELETE", &path, JANE, None).await.status, 200);
+    let saved = stage.rest("PUT", &format!("{TEMPLATES}/more"), JANE, Some(body(2))).await;
+    assert_eq!(saved.status, 200, "{}", saved.text);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::pem::PemObject as _;
@@ -15,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use service::contract::training_client::TrainingClient;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower::util::BoxCloneService;
@@ -74,10 +76,28 @@ impl Stage {
 
     /// Connects over HTTP/2 from another address of this machine.
     pub async fn channel_from(&self, source: Ipv4Addr) -> Channel {
+        let stream = self.tcp_from(source).await;
+        over_http2(secure(stream, &self.roots, b"h2").await.unwrap()).await
+    }
+
+    /// Connects over TCP alone from an address of this machine.
+    pub async fn tcp_from(&self, source: Ipv4Addr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((source, 0).into()).unwrap();
-        let stream = socket.connect(self.address).await.unwrap();
-        over_http2(secure(stream, &self.roots, b"h2").await.unwrap()).await
+        socket.connect(self.address).await.unwrap()
+    }
+
+    /// Connects over HTTP/2 from an address of this machine, without a window for the content of responses. The task ends with
+    /// the connection.
+    pub async fn without_window(
+        &self,
+        source: Ipv4Addr,
+    ) -> (http2::SendRequest<Full<Bytes>>, JoinHandle<()>) {
+        let stream = secure(self.tcp_from(source).await, &self.roots, b"h2").await.unwrap();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(0);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        (sender, tokio::spawn(async move { drop(connection.await) }))
     }
 
     /// The origin of requests over gRPC.

@@ -2176,7 +2176,7 @@ class Template(Message):
     """The kind of job that it creates."""
 
     manifest: str = ""
-    """The manifest, YAML."""
+    """The manifest, YAML; empty in lists."""
 
     name: str = ""
     """The name."""
@@ -2198,10 +2198,13 @@ class Template(Message):
 
 
 class ListTemplatesResponse(Message):
-    """Templates, by name."""
+    """A page of templates, by name."""
+
+    continue_: str = Field(default="", alias="continue")
+    """Send this for the next page; empty after the last page."""
 
     templates: list[Template] = []
-    """The newest version of each."""
+    """The newest version of each, without its manifest."""
 
 
 class UsedAmount(Message):
@@ -2654,8 +2657,10 @@ RENDER_JOB = Method("POST", "/api/v1/namespaces/{namespace}/render")
 """Writes the manifest that fields make, and reads the fields out of a manifest; both change nothing and ask
 for no permission.
 """
-LIST_TEMPLATES = Method("GET", "/api/v1/namespaces/{namespace}/templates")
-"""Lists the templates of a namespace, and those that the organisation shares."""
+LIST_TEMPLATES = Method("GET", "/api/v1/namespaces/{namespace}/templates", query=frozenset({"continue", "limit"}))
+"""Lists the templates of a namespace, and those that the organisation shares, page by page and without their
+manifests.
+"""
 DELETE_TEMPLATE = Method("DELETE", "/api/v1/namespaces/{namespace}/templates/{name}")
 """Deletes a template with all its versions."""
 GET_TEMPLATE = Method("GET", "/api/v1/namespaces/{namespace}/templates/{name}", query=frozenset({"version"}))

@@ -172,10 +172,17 @@ class AsyncMPIJobClient:
     # Templates
 
     async def templates(self, *, namespace: str | None = None) -> Sequence[models.Template]:
-        """The templates of a namespace, and those that the organisation shares."""
+        """The templates of a namespace, and those that the organisation shares, without their manifests."""
         path = {"namespace": namespace or await self.namespace()}
-        answer = await self.transport.call(models.LIST_TEMPLATES, path)
-        return models.ListTemplatesResponse.model_validate(answer).templates
+        templates: list[models.Template] = []
+        following = ""
+        while True:
+            answer = await self.transport.call(models.LIST_TEMPLATES, path, {"continue": following or None})
+            found = models.ListTemplatesResponse.model_validate(answer)
+            templates.extend(found.templates)
+            following = found.continue_
+            if not following:
+                return templates
 
     async def template(self, name: str, *, version: int | None = None, namespace: str | None = None) -> models.Template:
         """A template of a namespace or, if it has none of that name, a shared one; the newest version if none is given."""
