@@ -21,6 +21,7 @@ function show(error: Error) {
 
 test.each([
   new TypeError("Failed to fetch dynamically imported module: /assets/page-1.js"),
+  new Error("Unable to preload CSS for /assets/page-1.css"),
   Object.assign(new Error("Loading chunk 12 failed."), { name: "ChunkLoadError" }),
 ])("a page whose code cannot be fetched offers to reload, without the error: %s", async (error) => {
   show(error);

@@ -41,10 +41,14 @@ export function Failed({ error }: { error: unknown }) {
   return isLoadFailure(error) ? <LoadFailed /> : <Crashed error={error} />;
 }
 
-/** Browsers have no name for the error of a dynamic import, only a message each; all are TypeErrors. Bundlers have a name. */
+/**
+ * Browsers have no name for the error of a dynamic import, only a message each; all are TypeErrors. Bundlers have a name, and
+ * Vite a message for the styles of a page.
+ */
 function isLoadFailure(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  return error.name === "ChunkLoadError" || (error instanceof TypeError && /module|import/i.test(error.message));
+  if (error.name === "ChunkLoadError" || error.message.startsWith("Unable to preload CSS")) return true;
+  return error instanceof TypeError && /module|import/i.test(error.message);
 }
 
 function Crashed({ error }: { error: unknown }) {

@@ -13,15 +13,13 @@ use kube_cel::{CompiledSchema, ErrorKind};
 use serde_json::Value;
 
 use super::cost::{self, PER_RULE};
-use super::passed::{Passed, Reads};
+use super::passed::{OLD, Passed, Reads};
 use super::validate::NOWHERE;
 use super::{NodeId, Schema, read};
 use crate::expressions;
 use crate::{FieldFault, Reason};
 
 const RULES: &str = "x-kubernetes-validations";
-/// The name of the old value in a rule.
-pub(super) const OLD: &str = "oldSelf";
 /// The old value as an optional, built from what kube-cel binds: the value, or null if there is none.
 const OPTIONAL_OLD: &str = "(oldSelf == null ? optional.none() : optional.of(oldSelf))";
 const OVERSPENT: &str =

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use super::NodeId;
 
+/// The name of the old value in a rule.
+pub(super) const OLD: &str = "oldSelf";
 /// The maximum number of values that are remembered. All are forgotten beyond it.
 const MOST: usize = 8192;
 /// What an object's own rules see of its metadata (`apiextensions.k8s.io/v1`, ValidationRule).
@@ -120,7 +122,7 @@ impl Reads {
     fn variable(&mut self, name: &str) -> Option<&mut Fields> {
         match name {
             "self" => Some(&mut self.new),
-            super::cel::OLD => Some(&mut self.old),
+            OLD => Some(&mut self.old),
             _ => None,
         }
     }
