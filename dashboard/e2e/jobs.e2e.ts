@@ -39,7 +39,10 @@ describe("the list of jobs", () => {
         await page.locator(rowOf("paused")).getByText("Suspended").waitFor();
         await page.locator(rowOf("greedy")).getByText("Unschedulable").waitFor();
         await page.locator(rowOf("done")).getByText("Succeeded").waitFor();
-        await page.locator(rowOf("broken")).getByText(/^Failed \(/).waitFor();
+        await page
+          .locator(rowOf("broken"))
+          .getByText(/^Failed \(/)
+          .waitFor();
         await inspect(page, `jobs-${theme}`);
         await page.locator(rowOf("trains")).getByRole("checkbox").check();
         await page.getByRole("button", { name: "Actions", exact: true }).click();

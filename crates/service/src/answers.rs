@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::operation;
 use crate::problem::Problem;
-use crate::rest::refuse;
+use crate::response::refuse;
 
 /// The memory for unread responses to users: to all, and to each.
 const MEMORY: usize = 256 << 20;

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use crate::body::exhausted;
 use crate::origin::Origin;
 use crate::problem::Problem;
-use crate::rest::refuse;
+use crate::response::refuse;
 use crate::service::Service;
 use crate::session::{Csrf, Session};
 

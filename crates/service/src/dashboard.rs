@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use crate::answers::common;
 use crate::origin::Origin;
 use crate::page;
-use crate::rest::respond;
+use crate::response::respond;
 
 /// A file of the dashboard.
 struct File {

@@ -80,6 +80,7 @@ mod methods;
 
 mod adapters;
 mod grpc;
+mod response;
 mod rest;
 
 mod browser;

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Response, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
-use crate::rest;
+use crate::response;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8888; --link: light-dark(#0057b8, #7cc0ff); }
@@ -47,7 +47,7 @@ pub fn policy(html: &str) -> Option<HeaderValue> {
 
 /// Returns a whole page with this policy of what it may load.
 pub fn with_policy(status: StatusCode, html: impl Into<Body>, policy: Option<HeaderValue>) -> Response<Body> {
-    let mut response = rest::respond(status, "text/html; charset=utf-8", html.into());
+    let mut response = response::respond(status, "text/html; charset=utf-8", html.into());
     let headers = response.headers_mut();
     if let Some(policy) = policy {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);

@@ -18,7 +18,7 @@ use crate::answers::common;
 use crate::contract::training_server::TrainingServer;
 use crate::contract::{DESCRIPTORS, DOCS, OPENAPI};
 use crate::problem::Problem;
-use crate::rest::{refuse, respond};
+use crate::response::{refuse, respond};
 use crate::service::Service;
 use crate::{adapters, browser, dashboard, grpc, guide, page, signin};
 

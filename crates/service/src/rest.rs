@@ -13,7 +13,7 @@ use connections::{JsonLimits, JsonRefused, MOST_JSON_VALUES, Share};
 use futures::FutureExt as _;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 use jobs::mistyped::{Mistyped, typed};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
@@ -27,6 +27,7 @@ use crate::contract::{Addressed, Answer, ArtifactChunk, Field, FieldKind, Method
 use crate::identity::Caller;
 use crate::interval::every;
 use crate::problem::Problem;
+use crate::response::{refuse, respond};
 use crate::service::Service;
 use crate::spans;
 
@@ -34,8 +35,6 @@ use crate::spans;
 const JSON_LIMITS: JsonLimits = JsonLimits { containers: 50_000, container_bytes: 640 };
 /// The most bytes of a stream that are sent at once.
 const CHUNK: usize = 32 << 10;
-/// The content type of problems (RFC 9457).
-const PROBLEM: &str = "application/problem+json";
 /// What to do where nothing better is known.
 const DOCS: &str = "see /docs for the fields of this request";
 /// The header with which a client repeats a creation.
@@ -137,30 +136,6 @@ where
         }
         Err(problem) => refuse(&problem),
     }
-}
-
-/// Returns a response that is not kept by caches and whose type is not guessed.
-pub fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-/// Returns a problem as a response.
-pub fn refuse(problem: &Problem) -> Response<Body> {
-    let json = serde_json::to_vec(&problem.message()).unwrap_or_default();
-    let mut response = respond(problem.status, PROBLEM, json.into());
-    if problem.status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    if problem.retry_after_seconds > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(problem.retry_after_seconds));
-    }
-    response
 }
 
 /// Reads a request's message from its path, query, headers and body. `share` is the caller's memory for it.

@@ -15,7 +15,8 @@ use crate::browser::{self, bearer, is_own_page, no_cookie, session_of, share_of_
 use crate::dashboard;
 use crate::page::{self, escape};
 use crate::problem::Problem;
-use crate::rest::{decoded, refuse, respond};
+use crate::response::{refuse, respond};
+use crate::rest::decoded;
 use crate::service::Service;
 use crate::session::{Csrf, SESSION, Session};
 
