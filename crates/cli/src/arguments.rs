@@ -101,13 +101,6 @@ pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 
 /// The first word.
 #[derive(Debug, Subcommand)]
-#[cfg_attr(
-    not(feature = "local"),
-    expect(
-        clippy::large_enum_variant,
-        reason = "with the verbs of the local cluster the variants are alike"
-    )
-)]
 pub enum Command {
     /// Create, watch, understand and delete training jobs
     #[command(

@@ -252,9 +252,17 @@ impl TrainingService {
             "Unreachable",
             format!("cannot reach the training service at {}: {text}", self.url),
         )
-        .with_hint(
-            "check the address and the network; a certificate that is not trusted needs ODH_TRAINING_CA",
-        )
+        .with_hint(unreachable_hint(&self.url))
+    }
+}
+
+fn unreachable_hint(url: &str) -> &'static str {
+    let address = url.parse::<Uri>().ok();
+    match address.as_ref().and_then(Uri::host) {
+        Some("localhost" | "127.0.0.1" | "[::1]") => {
+            "if it is that of the local cluster, start it with: odh local up; a certificate that is not trusted needs ODH_TRAINING_CA"
+        }
+        _ => "check the address and the network; a certificate that is not trusted needs ODH_TRAINING_CA",
     }
 }
 
@@ -354,6 +362,14 @@ mod tests {
         for url in ["training.example", "ftp://127.0.0.1", "http://", "https:///path"] {
             assert!(refusal(url).contains("is not the address of a training service"), "{url}");
         }
+    }
+
+    #[test]
+    fn a_service_on_this_machine_that_is_away_is_started_with_the_local_cluster() {
+        for url in ["https://127.0.0.1:8443", "http://localhost", "https://[::1]:1/"] {
+            assert!(unreachable_hint(url).contains("odh local up"), "{url}");
+        }
+        assert!(!unreachable_hint("https://training.example").contains("odh local up"));
     }
 
     #[test]

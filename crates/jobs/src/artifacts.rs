@@ -73,7 +73,7 @@ pub enum Fault {
         /// Whether the job mounts claims that a reader can show.
         has_claims: bool,
     },
-    /// A reader is not needed: pods of the job run.
+    /// A reader is not needed: the job has not ended.
     #[error("pods of the job run, and its files are read through them")]
     NotNeeded,
     /// There is nothing for a reader to read.

@@ -15,6 +15,7 @@ from local_cluster import IMAGE, Cluster
 
 from openshift_ai.training import (
     Backoff,
+    FieldFault,
     MPIJobClient,
     TooManyRequestsError,
     TrainingError,
@@ -194,9 +195,11 @@ def test_a_service_that_is_away_or_not_trusted_is_plainly_said(cluster: Cluster)
         nowhere = f"https://127.0.0.1:{taken.getsockname()[1] + 1}"
     with (
         MPIJobClient(nowhere, token="x", backoff=QUICK) as client,
-        pytest.raises(UnavailableError, match="does not answer"),
+        pytest.raises(UnavailableError, match="does not answer") as away,
     ):
         client.whoami()
+    assert "odh local up" in away.value.hint
+    assert away.value.__suppress_context__, "the traceback has no errors of the HTTP library"
     with MPIJobClient(cluster.url, token="x") as client, pytest.raises(UnavailableError) as caught:
         client.whoami()
     assert (caught.value.reason, caught.value.retryable) == ("CertificateNotTrusted", False)
@@ -254,3 +257,9 @@ def test_an_older_service_is_plainly_said(cluster: Cluster) -> None:
         client.transport.call(Method("GET", "/api/v1/later"), {})
     assert caught.value.reason == "NotSupported"
     assert "older" in caught.value.hint
+
+
+def test_a_fault_that_the_message_says_is_not_said_twice() -> None:
+    fault = FieldFault("worker", "cannot be set", "use workers")
+    assert str(TrainingError("worker: cannot be set; use workers", fields=[fault])).count("cannot be set") == 1
+    assert str(TrainingError("found 2 errors", fields=[fault])).count("cannot be set") == 1

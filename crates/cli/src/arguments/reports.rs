@@ -85,6 +85,7 @@ pub struct Audit {
   odh training capacity --workers 8 --gpus 4
   odh training capacity --workers 2 --cpu 16 --memory 64Gi --queue research
 
+At least one of --gpus, --cpu and --memory is needed.
 The exit code is 0 whether or not they fit; see `start` with -o json. The permission to list nodes is needed; without
 it, the refusal has the free GPUs in sums if you may create jobs.")]
 pub struct Capacity {
@@ -198,7 +199,7 @@ pub struct PutRule {
         conflicts_with_all = ["phase", "cause", "job", "longer_than", "stalled"])]
     pub quota_percent: Option<u32>,
     /// When a job has run for longer than this, such as 24h
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["phase", "cause", "stalled"])]
+    #[arg(long, value_name = "TIME", value_parser = with_unit, conflicts_with_all = ["phase", "cause", "stalled"])]
     pub longer_than: Option<String>,
     /// When a job is stalled
     #[arg(long, conflicts_with_all = ["phase", "cause"])]
@@ -215,6 +216,16 @@ pub struct PutRule {
     /// Output format: table, wide, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
+}
+
+/// Refuses a number without a unit, which would silently be seconds.
+fn with_unit(text: &str) -> Result<String, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "a unit is missing: write {text}h for hours, or {text}m for minutes, such as 24h"
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 impl NotificationVerb {

@@ -124,7 +124,8 @@ async fn make(
     let mut people = people(home)?;
     people.retain(|person| person.name != name);
     people.push(Person::new(name, user.groups.clone(), &token, expires));
-    let path = write_kubeconfig(home, name, &token, &scope)?;
+    let namespace = namespace_to_use(home, client, name, &scope).await?;
+    let path = write_kubeconfig(home, name, &token, namespace.as_deref())?;
     users::save(&file, &people).map_err(|error| unusable(&file, &error))?;
     let caution = State::alive(home).and_then(|state| caution(user.role, &state.mode));
     let said = json!({"name": name, "caution": caution, "groups": user.groups, "role": role, "namespaces": match &scope {
@@ -179,7 +180,46 @@ fn people(home: &Home) -> Result<Vec<Person>, Failure> {
     users::load(&file).map_err(|error| unusable(&file, &error))
 }
 
-fn write_kubeconfig(home: &Home, name: &str, token: &str, scope: &RoleScope) -> Result<PathBuf, Failure> {
+/// The default namespace of a user's kubeconfig: that of the existing one, as long as the user has a role that may create
+/// jobs there, else the first in which the user has such a role, else the first of this role.
+async fn namespace_to_use(
+    home: &Home,
+    client: &Client,
+    name: &str,
+    scope: &RoleScope,
+) -> Result<Option<String>, Failure> {
+    let former = Kubeconfig::read_from(kubeconfig_of(home, name)).ok().and_then(|kubeconfig| {
+        kubeconfig.contexts.into_iter().find_map(|context| context.context?.namespace)
+    });
+    let mut bound: Vec<Bound> = bound(client).await?.into_iter().filter(|bound| bound.user == name).collect();
+    bound.sort_by(|a, b| a.namespace.cmp(&b.namespace));
+    Ok(chosen_namespace(former, &bound, scope))
+}
+
+fn chosen_namespace(former: Option<String>, bound: &[Bound], scope: &RoleScope) -> Option<String> {
+    let given: &[String] = match scope {
+        RoleScope::Everywhere => &[],
+        RoleScope::In(namespaces) => namespaces,
+    };
+    let may_create = |namespace: &str| -> bool {
+        let applies = |bound: &&Bound| bound.namespace.is_empty() || bound.namespace == namespace;
+        bound.iter().filter(applies).any(|bound| bound.role != Role::View.name())
+    };
+    let others = bound.iter().map(|bound| &bound.namespace).filter(|namespace| !namespace.is_empty());
+    let found = former.iter().chain(given).chain(others).find(|namespace| may_create(namespace)).cloned();
+    found.or_else(|| given.first().cloned()).or(former)
+}
+
+fn kubeconfig_of(home: &Home, name: &str) -> PathBuf {
+    home.users().join(format!("{name}.kubeconfig"))
+}
+
+fn write_kubeconfig(
+    home: &Home,
+    name: &str,
+    token: &str,
+    namespace: Option<&str>,
+) -> Result<PathBuf, Failure> {
     let own = home.kubeconfig();
     let broken = |error: &dyn std::fmt::Display| {
         Failure::new(Class::Error, "Kubeconfig", format!("cannot use {}: {error}", own.display()))
@@ -190,14 +230,14 @@ fn write_kubeconfig(home: &Home, name: &str, token: &str, scope: &RoleScope) -> 
         vec![NamedAuthInfo { name: name.to_owned(), auth_info: Some(auth), ..NamedAuthInfo::default() }];
     for context in kubeconfig.contexts.iter_mut().filter_map(|context| context.context.as_mut()) {
         context.user = Some(name.to_owned());
-        if let RoleScope::In(namespaces) = scope {
-            context.namespace = namespaces.first().cloned();
+        if let Some(namespace) = namespace {
+            context.namespace = Some(namespace.to_owned());
         }
     }
     let text = serde_saphyr::to_string(&kubeconfig).map_err(|error| broken(&error))?;
     let folder = home.users();
     make_private(&folder).map_err(|error| unusable(&folder, &error))?;
-    let path = folder.join(format!("{name}.kubeconfig"));
+    let path = kubeconfig_of(home, name);
     write_private(&path, text.as_bytes())?;
     Ok(path)
 }
@@ -309,7 +349,7 @@ async fn delete(console: &Console, home: &Home, client: &Client, name: &str) -> 
             result => result.map_err(refused)?,
         }
     }
-    let _ = std::fs::remove_file(home.users().join(format!("{name}.kubeconfig")));
+    let _ = std::fs::remove_file(kubeconfig_of(home, name));
     console.data(&format!("User {name} deleted; its token is revoked.\n"))?;
     Ok(0)
 }
@@ -389,6 +429,33 @@ mod tests {
             let text = caution(Role::Edit, mode).unwrap();
             assert!(text.starts_with("Give it only to people") && text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn another_role_does_not_move_a_user_to_a_namespace_without_the_right_to_create() {
+        let bound = |places: &[(&str, &str)]| -> Vec<Bound> {
+            let of = |(namespace, role): &(&str, &str)| Bound {
+                name: String::new(),
+                namespace: (*namespace).to_owned(),
+                role: (*role).to_owned(),
+                user: "anna".to_owned(),
+            };
+            places.iter().map(of).collect()
+        };
+        let within = |name: &str| RoleScope::In(vec![name.to_owned()]);
+        let former = || Some("team".to_owned());
+        let chosen =
+            |former, places: &[(&str, &str)], scope| chosen_namespace(former, &bound(places), &scope);
+        let both = [("default", "view"), ("team", "edit")];
+        assert_eq!(chosen(former(), &both, within("default")).as_deref(), Some("team"));
+        assert_eq!(chosen(None, &both, within("default")).as_deref(), Some("team"));
+        let viewer = [("default", "view"), ("team", "view")];
+        assert_eq!(chosen(former(), &viewer, within("default")).as_deref(), Some("default"));
+        let moved = [("a", "edit"), ("team", "view")];
+        assert_eq!(chosen(former(), &moved, within("a")).as_deref(), Some("a"));
+        assert_eq!(chosen(former(), &[("", "view")], RoleScope::Everywhere).as_deref(), Some("team"));
+        assert_eq!(chosen(None, &[("default", "view")], within("default")).as_deref(), Some("default"));
+        assert_eq!(chosen(None, &[("", "admin")], RoleScope::Everywhere), None);
     }
 
     #[test]

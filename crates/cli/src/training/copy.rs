@@ -90,7 +90,8 @@ impl<'a> Place<'a> {
         jobs::exec::exec(client, self.kind, namespace, &self.name, &self.choice, command).await
     }
 
-    /// Starts the command in a pod that reads the volumes of the job, which has ended; `None` if it has no such volumes.
+    /// Starts the command in a pod that reads the volumes of the job, whose Launcher has ended; `None` if that has not, or there are
+    /// no such volumes.
     async fn start_in_reader(
         &self,
         console: &Console,
@@ -101,7 +102,7 @@ impl<'a> Place<'a> {
         let wanted = Wanted { kind, namespace: namespace.clone(), name, worker: None };
         let told = |reader: &Reader| {
             console.note(&format!(
-                "no pod of {} runs: {} is started to read its volumes, and ends by itself",
+                "the Launcher of {} does not run: {} is started to read its volumes, and ends by itself",
                 self.name, reader.pod
             ));
         };

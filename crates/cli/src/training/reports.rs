@@ -26,7 +26,9 @@ pub async fn usage(console: &Console, global: &Global, asked: &Usage) -> Result<
     }
     if asked.csv {
         query.push(("format", "csv".to_owned()));
-        console.data(&service.get_text("/api/v1/usage", &query).await?)?;
+        let csv = service.get_text("/api/v1/usage", &query).await?;
+        // Lines end as those of every other output here do.
+        console.document(&csv.replace("\r\n", "\n"))?;
         return Ok(0);
     }
     let found = service.get("/api/v1/usage", &query).await?;
@@ -127,8 +129,8 @@ fn audit_row(operation: &Value) -> Option<Vec<String>> {
 pub async fn capacity(console: &Console, global: &Global, asked: &Capacity) -> Result<u8, Failure> {
     if asked.gpus == 0 && asked.cpu.is_none() && asked.memory.is_none() {
         return Err(Failure::usage(
-            "nothing is requested",
-            "say what a Worker needs: --gpus, --cpu or --memory",
+            "nothing is requested: add what each Worker needs, with --gpus, --cpu or --memory",
+            "for one Worker with one GPU: odh training capacity --gpus 1",
         ));
     }
     let service = training_service::find(console, global).await?;

@@ -21,7 +21,7 @@ use crate::interrupt::{self, Interruption};
 use crate::shown::Shown;
 use crate::{advice, object};
 
-/// How long to wait for outstanding output once the job has ended.
+/// How long to wait for the next line of outstanding output once the job has ended.
 const DRAIN: Duration = Duration::from_secs(5);
 /// A practically infinite time, for waiting without a timeout.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -179,7 +179,14 @@ async fn until_end(
             }
         }
     };
-    drain(console, shown, logs).await?;
+    let all_shown = drain(async || next(&mut logs).await, |item| print(console, shown, item), stop).await?;
+    if !all_shown {
+        let (word, name, namespace) = (follow.kind.word(), follow.name, follow.namespace);
+        let text = format!(
+            "the end of the output may be missing here; for all of it: odh training logs {word} {name} -n {namespace}"
+        );
+        shown.aside(|| console.warn(&text));
+    }
     shown.step(&Progress::Ended(outcome.clone()));
     Ok(Ended { object: watch.job().cloned(), outcome })
 }
@@ -225,15 +232,28 @@ fn print(console: &Console, shown: &Shown, item: Result<Item, Error>) -> Result<
     }
 }
 
-async fn drain(console: &Console, shown: &Shown, mut logs: Option<Logs>) -> Result<(), Failure> {
-    let ends = Instant::now() + DRAIN;
-    while logs.is_some() {
-        match tokio::time::timeout_at(ends, next(&mut logs)).await {
-            Ok(Some(item)) => print(console, shown, item)?,
-            Ok(None) | Err(_) => logs = None,
+/// Shows the outstanding output of a job that has ended; returns whether that was all. Only the time in which no line arrives counts:
+/// long output, or a slow reader of it, loses nothing. `stop` leaves out the rest.
+async fn drain(
+    mut next: impl AsyncFnMut() -> Option<Result<Item, Error>>,
+    mut print: impl FnMut(Result<Item, Error>) -> Result<(), Failure>,
+    mut stop: impl Future<Output = ()> + Unpin,
+) -> Result<bool, Failure> {
+    let mut ends = Instant::now() + DRAIN;
+    loop {
+        let item = tokio::select! {
+            biased;
+            () = &mut stop => return Ok(false),
+            item = next() => item,
+            () = sleep_until(ends) => return Ok(false),
+        };
+        let Some(item) = item else { return Ok(true) };
+        let is_line = matches!(item, Ok(Item::Line { .. }));
+        print(item)?;
+        if is_line {
+            ends = Instant::now() + DRAIN;
         }
     }
-    Ok(())
 }
 
 /// Converts the end of a job into this command's result: a line and 0, or a failure with its code.
@@ -306,4 +326,50 @@ async fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> F
         shown.excerpt = (!lines.is_empty()).then(|| lines.join("\n").into());
     }
     shown.with_hint(format!("for details: odh training describe {word} {name} -n {}", follow.namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: String) -> Result<Item, Error> {
+        Ok(Item::Line {
+            pod: "pi-launcher".into(),
+            at: None,
+            rank: None,
+            level: None,
+            text,
+            also: Vec::new(),
+            cursor: None,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outstanding_output_is_shown_to_its_end_however_long_that_takes() {
+        let mut lines = (0..10).map(|number| line(number.to_string()));
+        let slow = async || {
+            tokio::time::sleep(DRAIN - Duration::from_secs(1)).await;
+            lines.next()
+        };
+        let mut shown = 0;
+        let count = |_| {
+            shown += 1;
+            Ok(())
+        };
+        assert!(drain(slow, count, std::future::pending()).await.unwrap());
+        assert_eq!(shown, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn output_that_comes_no_more_or_is_interrupted_is_known_to_be_left_out() {
+        let notes = async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some(Ok::<_, Error>(Item::Note("still waiting".to_owned())))
+        };
+        let begun = Instant::now();
+        assert!(!drain(notes, |_| Ok(()), std::future::pending()).await.unwrap());
+        assert!(begun.elapsed() < 2 * DRAIN, "only lines are progress");
+        let endless = async || Some(line("more".to_owned()));
+        assert!(!drain(endless, |_| Ok(()), std::future::ready(())).await.unwrap());
+    }
 }

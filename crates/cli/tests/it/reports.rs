@@ -17,13 +17,16 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     let home = with_jobs();
     home.run("training usage").ends(0).says("nothing was used from");
     home.run("training usage -A --by user,job -o json").ends(0).json()["usage"].as_array().unwrap();
-    home.run("training usage --csv").ends(0).prints("namespace,user,job,uid,resource,");
+    let csv = home.run("training usage --csv").ends(0).prints("namespace,user,job,uid,resource,");
+    let is_plain = csv.out.ends_with('\n') && !csv.out.contains(['\r', '\\']);
+    assert!(is_plain, "lines end in a line feed and nothing else: {:?}", csv.out);
     home.run("training usage --since tomorrow").ends(5).says("since");
 
     let fits = home.run("training capacity --workers 2 --gpus 1").ends(0);
     fits.prints("Start:").prints("Now").prints("Workers that fit now:  4\n").prints("node-0");
     home.run("training capacity --workers 2 --gpus 64").ends(0).prints("Never");
     assert_eq!(home.run("training capacity --workers 1 --cpu 100m -o json").ends(0).json()["start"], "Now");
+    home.run("training capacity").ends(2).says("--gpus, --cpu or --memory").says("capacity --gpus 1");
     home.run("training advice").ends(0).says("no program has run often enough");
 
     // Who did what, and with which program.
@@ -57,6 +60,9 @@ fn what_the_training_service_knows_is_shown_to_those_who_may_know_it() {
     home.run("training notifications alerts").ends(0).says("no condition of a rule holds now");
     home.run("training notifications put long --longer-than soon --url http://127.0.0.1:9/")
         .ends(5)
+        .says("24h");
+    home.run("training notifications put long --longer-than 24 --url http://127.0.0.1:9/")
+        .ends(2)
         .says("24h");
     home.run("training notifications put both --stalled --phase Failed --url http://127.0.0.1:9/").ends(2);
     home.run("training notifications put long --longer-than 1440m --url http://127.0.0.1:9/").ends(0);

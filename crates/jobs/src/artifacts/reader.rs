@@ -20,7 +20,7 @@ use kube::{Client, ResourceExt as _};
 use super::mounts;
 use super::{Fault, READER_FOLDER, Wanted};
 use crate::build::restricted_container;
-use crate::part::runs;
+use crate::part::{role, runs};
 use crate::{Attempt, Error, Kind, describe, list};
 
 /// How long a reader waits for a request before it ends.
@@ -45,11 +45,16 @@ pub struct Reader {
     pub waits_for: Option<String>,
 }
 
-/// Starts a reader, or finds the one that was started before.
+/// Starts a reader, or finds the one that was started before. One that has ended is replaced, and one that failed is first reported
+/// once, so that a caller who asks again and again learns of it.
 ///
 /// # Errors
-/// If pods of the job run, the job mounts nothing that outlives its pods, or the cluster refuses.
+/// If the job still runs, it mounts nothing that outlives its pods, a reader failed, or the cluster refuses.
 pub async fn start(client: &Client, wanted: &Wanted) -> Result<Reader, Fault> {
+    begin(client, wanted, true).await
+}
+
+async fn begin(client: &Client, wanted: &Wanted, reports_failure: bool) -> Result<Reader, Fault> {
     let Wanted { kind, namespace, name, worker: _ } = wanted;
     let job = list::get(client, *kind, namespace, name).await?;
     let pods = describe::pods(client, *kind, namespace, name).await?;
@@ -60,12 +65,11 @@ pub async fn start(client: &Client, wanted: &Wanted) -> Result<Reader, Fault> {
             return Ok(seen(&found));
         }
         remove(&api, &found, namespace).await?;
-        // Said once, so that nobody waits for a pod that fails each time.
-        if let Some(why) = failure(&found) {
+        if let Some(why) = failure(&found).filter(|_| reports_failure) {
             return Err(Fault::ReaderFailed { pod: pod_name, why });
         }
     }
-    if pods.iter().any(|pod| !semantics::has_ended(pod)) {
+    if still_runs(&pods) {
         return Err(Fault::NotNeeded);
     }
     let reader =
@@ -82,7 +86,8 @@ pub async fn start(client: &Client, wanted: &Wanted) -> Result<Reader, Fault> {
     }
 }
 
-/// Starts a reader, and waits until files can be read; `told` hears once what is waited for.
+/// Starts a reader, and waits until files can be read; `told` hears once what is waited for. An ended reader of an earlier call is
+/// replaced, however it ended.
 ///
 /// # Errors
 /// As [`start`]; [`Fault::ReaderWaits`] if it does not run in this time.
@@ -92,7 +97,7 @@ pub async fn open(
     patience: Duration,
     told: impl FnOnce(&Reader),
 ) -> Result<String, Fault> {
-    let begun = start(client, wanted).await?;
+    let begun = begin(client, wanted, false).await?;
     if begun.ready {
         return Ok(begun.pod);
     }
@@ -143,12 +148,28 @@ async fn remove(api: &Api<Pod>, pod: &Pod, namespace: &str) -> Result<(), Fault>
     }
 }
 
-/// Why a reader failed; `None` if it has ended as it should.
+/// Whether the files are read through the job's own pods: it has not ended. Workers may outlive the Launcher, for a moment or with
+/// `cleanPodPolicy: None`, and need not mount what it has written to: they do not count once it has ended.
+fn still_runs(pods: &[Pod]) -> bool {
+    let (leaders, others): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|pod| leads(pod));
+    let counted = if leaders.is_empty() { others } else { leaders };
+    counted.into_iter().any(|pod| !semantics::has_ended(pod))
+}
+
+/// Whether the pod is the one with whose end the job ends: the Launcher, or that of a PyTorchJob or TFJob which takes its place.
+pub(super) fn leads(pod: &Pod) -> bool {
+    matches!(role(pod.labels()), "launcher" | "master" | "chief")
+}
+
+/// Why a reader failed; `None` if it has ended as it should, or was lost with its node.
 fn failure(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref().filter(|_| semantics::phase(pod) == "Failed")?;
-    let states =
+    let mut states =
         status.container_statuses.iter().flatten().filter_map(|one| one.state.as_ref()?.terminated.as_ref());
-    let told = states.filter_map(|ended| ended.message.clone().or_else(|| ended.reason.clone())).next();
+    if states.clone().any(|ended| ended.reason.as_deref() == Some("ContainerStatusUnknown")) {
+        return None;
+    }
+    let told = states.find_map(|ended| ended.message.clone().or_else(|| ended.reason.clone()));
     told.or_else(|| status.message.clone())
         .or_else(|| status.reason.clone())
         .or_else(|| Some("it does not say why".to_owned()))
@@ -171,8 +192,8 @@ fn label_of(job: &str) -> String {
     job.chars().take(LONGEST_NAME).collect::<String>().trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The pod that wrote the files: one that is still there says what an admission made of it, else the Launcher's template, or the
-/// Workers' if only these mount something that is kept.
+/// The pod that wrote the files: one that is still there, first the Launcher, says what an admission made of it, else the Launcher's
+/// template, or the Workers' if only these mount something that is kept.
 fn template(job: &DynamicObject, pods: &[Pod]) -> Option<Pod> {
     let is_kept = |pod: &Pod| mounts::mounts(pod).iter().any(mounts::Mount::is_kept);
     let of_templates = || {
@@ -183,7 +204,7 @@ fn template(job: &DynamicObject, pods: &[Pod]) -> Option<Pod> {
         let pod = |template: PodTemplateSpec| Pod { spec: template.spec, ..Pod::default() };
         templates.into_iter().flatten().map(pod).find(is_kept)
     };
-    pods.iter().find(|pod| is_kept(pod)).cloned().or_else(of_templates)
+    pods.iter().filter(|pod| is_kept(pod)).max_by_key(|pod| leads(pod)).cloned().or_else(of_templates)
 }
 
 fn read(job: &DynamicObject) -> Option<MPIJob> {
@@ -373,6 +394,53 @@ mod tests {
             None,
             "it goes with the pods"
         );
+    }
+
+    fn pod_of(role: &str, phase: &str) -> Pod {
+        let labels = json!({ "training.kubeflow.org/job-role": role });
+        let container =
+            json!({ "name": role, "volumeMounts": [{ "name": "data", "mountPath": "/results" }] });
+        let volume = json!({ "name": "data", "persistentVolumeClaim": { "claimName": role } });
+        let spec = json!({ "containers": [container], "volumes": [volume] });
+        let pod = json!({ "metadata": { "name": role, "labels": labels }, "spec": spec, "status": { "phase": phase } });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn workers_that_outlive_the_launcher_keep_no_reader_from_being_started() {
+        let running = pod_of("worker", "Running");
+        for (launchers, is_running) in [
+            (vec!["Succeeded"], false),
+            (vec!["Failed"], false),
+            (vec!["Failed", "Pending"], true),
+            (vec!["Running"], true),
+            (vec![], true),
+        ] {
+            let mut pods = vec![running.clone()];
+            pods.extend(launchers.iter().map(|phase| pod_of("launcher", phase)));
+            assert_eq!(still_runs(&pods), is_running, "{launchers:?}");
+        }
+        assert!(!still_runs(&[pod_of("worker", "Succeeded")]));
+    }
+
+    #[test]
+    fn a_reader_is_made_like_the_launcher_where_workers_are_still_there() {
+        let worker = pod_of("worker", "Running");
+        let pods = [worker.clone(), pod_of("launcher", "Succeeded"), worker];
+        let like = template(&job(json!([])), &pods).unwrap();
+        assert_eq!(like.name_any(), "launcher");
+    }
+
+    #[test]
+    fn a_reader_that_was_lost_with_its_node_has_not_failed() {
+        let ended = |reason: &str| -> Pod {
+            let state = json!({ "terminated": { "exitCode": 137, "reason": reason, "message": "told" } });
+            let status = json!({ "phase": "Failed", "containerStatuses": [{ "name": "reader", "image": "i", "imageID": "",
+                "ready": false, "restartCount": 0, "state": state }] });
+            serde_json::from_value(json!({ "metadata": { "name": "pi-reader" }, "status": status })).unwrap()
+        };
+        assert_eq!(failure(&ended("ContainerStatusUnknown")), None);
+        assert_eq!(failure(&ended("Error")).as_deref(), Some("told"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{Fault, Head, PATIENCE, Wanted, reader, spoken};
 use crate::part::runs;
 use crate::{Attempt, Error, describe, list};
 
-/// Returns the job's running pods: the Launcher's first, then Workers by index; where none runs, the reader if that does.
+/// Returns the job's running pods: the Launcher's first, or else the reader if that runs, then Workers by index.
 pub(super) async fn pods(client: &Client, wanted: &Wanted) -> Result<Vec<Pod>, Fault> {
     let Wanted { kind, namespace, name, worker } = wanted;
     let job = list::get(client, *kind, namespace, name).await?;
@@ -21,9 +21,12 @@ pub(super) async fn pods(client: &Client, wanted: &Wanted) -> Result<Vec<Pod>, F
     if let Some(worker) = worker {
         running.retain(|pod| describe::pod_view(pod).index == Some(*worker));
     }
+    // Workers that outlive the Launcher need not mount what it has written to.
+    if running.is_empty() || (worker.is_none() && !running.iter().any(reader::leads)) {
+        running.extend(reader::running(client, &job).await?);
+    }
     if running.is_empty() {
-        let reader = reader::running(client, &job).await?;
-        return reader.map(|reader| vec![reader]).ok_or_else(|| no_pod(&all, job.data.get("spec"), *worker));
+        return Err(no_pod(&all, job.data.get("spec"), *worker));
     }
     // Of the pods of several attempts, only one runs.
     running.sort_by_key(|pod| describe::pod_view(pod).index.unwrap_or(-1));

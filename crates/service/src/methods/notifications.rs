@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::Phase;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use diagnosis::Cause;
 use history::notifications::address::Policy;
 use history::notifications::alerts::{Condition, QUOTA, span};
 use history::notifications::{
@@ -103,20 +105,13 @@ pub async fn put_notification_rule(
     caller: Arc<Caller>,
     request: PutNotificationRuleRequest,
 ) -> Result<NotificationRule, Problem> {
-    let PutNotificationRuleRequest {
-        namespace, name, job, phases, reasons, causes, secret, disabled, ..
-    } = &request;
+    let PutNotificationRuleRequest { namespace, name, job, secret, disabled, .. } = &request;
     operation::about(RESOURCE, name, None);
     service.tenants.require_known()?;
     if let Some(rule) = known(&service, namespace, name).await? {
         require_change(&service, &caller, &rule).await?;
     }
-    for (field, words) in [("phases", phases), ("reasons", reasons), ("causes", causes)] {
-        if words.len() > MOST_WORDS || words.iter().any(|word| word.len() > LONGEST_WORD) {
-            let fault = format!("has more than {MOST_WORDS} words, or one of more than {LONGEST_WORD} bytes");
-            return Err(Problem::invalid(field, fault, "leave some out, or the whole list for all"));
-        }
-    }
+    let transitions = transitions(&request)?;
     let condition = condition(&request)?;
     if condition.is_some_and(Condition::is_of_quotas) {
         let right = Right::on("list", "resourcequotas", namespace);
@@ -130,7 +125,7 @@ pub async fn put_notification_rule(
         subject: serde_json::to_string(&caller.subject()).unwrap_or_default(),
         kinds: kinds(&service, &caller, &request).await?,
         enabled: !disabled,
-        transitions: Transitions { phases: phases.clone(), reasons: reasons.clone(), causes: causes.clone() },
+        transitions,
         condition,
         destination: destination(&service, &request)?,
         secret: if secret.is_empty() { None } else { Some(key(secret)?) },
@@ -159,6 +154,50 @@ fn fix(url: &str, policy: &Policy) -> String {
         return format!("{general}; {local}");
     }
     general.to_owned()
+}
+
+/// The transitions that a rule is about. A word that no transition has is refused: the rule would never fire.
+fn transitions(request: &PutNotificationRuleRequest) -> Result<Transitions, Problem> {
+    let PutNotificationRuleRequest { phases, reasons, causes, .. } = request;
+    for (field, words) in [("phases", phases), ("reasons", reasons), ("causes", causes)] {
+        if words.len() > MOST_WORDS || words.iter().any(|word| word.len() > LONGEST_WORD) {
+            let fault = format!("has more than {MOST_WORDS} words, or one of more than {LONGEST_WORD} bytes");
+            return Err(Problem::invalid(field, fault, "leave some out, or the whole list for all"));
+        }
+    }
+    let known_phases =
+        [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed].map(jobs::view::phase_name);
+    let known_causes: Vec<&'static str> = Cause::ALL.iter().map(|cause| cause.word()).collect();
+    Ok(Transitions {
+        phases: known_words("phases", phases, &known_phases)?,
+        reasons: reasons.clone(),
+        causes: known_words("causes", causes, &known_causes)?,
+    })
+}
+
+/// Returns the words as they are written in transitions; refuses one that is not known.
+fn known_words(field: &str, words: &[String], known: &[&'static str]) -> Result<Vec<String>, Problem> {
+    let as_known = |word: &String| {
+        let found = known.iter().find(|other| other.eq_ignore_ascii_case(word.trim()));
+        found.map(|found| (*found).to_owned()).ok_or_else(|| unknown_word(field, word, known))
+    };
+    words.iter().map(as_known).collect()
+}
+
+fn unknown_word(field: &str, word: &str, known: &[&'static str]) -> Problem {
+    let shown: String = word.chars().take(40).collect();
+    let is_state = field == "phases" && jobs::pick::is_state(word, &[]);
+    let fault = match is_state {
+        true => format!("\"{}\" is a reason or a cause, not a phase", shown.escape_debug()),
+        false => format!("\"{}\" is not one of the known {field}", shown.escape_debug()),
+    };
+    let known_list = format!("known {field}: {}", known.join(", "));
+    let fix = match jobs::manifest::nearest(word, known) {
+        _ if is_state => format!("send it in reasons or causes; {known_list}"),
+        Some(meant) => format!("did you mean {meant}? {known_list}"),
+        None => known_list,
+    };
+    Problem::invalid(field, fault, fix)
 }
 
 /// The condition of a rule, if it has one in place of transitions.
@@ -507,6 +546,31 @@ mod tests {
         }
         let local = Policy { allow_http: true, ..Policy::default() };
         assert!(!is_told("http://10.0.0.1/", &local), "http is permitted, the address is not");
+    }
+
+    #[test]
+    fn a_word_that_no_transition_has_is_refused_with_what_was_meant() {
+        let rule = |phases: &[&str], causes: &[&str]| {
+            let owned =
+                |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
+            let (phases, causes) = (owned(phases), owned(causes));
+            transitions(&PutNotificationRuleRequest { phases, causes, ..Default::default() })
+        };
+        let kept = rule(&["failed", "Running"], &["outofmemory"]).unwrap();
+        assert_eq!(kept.phases, ["Failed", "Running"]);
+        assert_eq!(kept.causes, ["OutOfMemory"]);
+        for (refused, words, hint) in [
+            (rule(&["Fail"], &[]), "phases: \"Fail\"", "did you mean Failed?"),
+            (rule(&["Suspended"], &[]), "a reason or a cause, not a phase", "reasons"),
+            (rule(&["Cancelled"], &[]), "not one of the known phases", "known phases: Pending"),
+            (rule(&["OutOfMemory"], &[]), "a reason or a cause, not a phase", "causes"),
+            (rule(&["x"], &[]), "phases", "Pending, Running, Succeeded, Failed"),
+            (rule(&[], &["OutOfMemry"]), "causes: \"OutOfMemry\"", "did you mean OutOfMemory?"),
+        ] {
+            let problem = refused.unwrap_err();
+            assert_eq!(problem.status, StatusCode::UNPROCESSABLE_ENTITY);
+            assert!(problem.message.contains(words) && problem.hint.contains(hint), "{problem:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use service::contract::{ListArtifactsRequest, ReadArtifactRequest};
 use tempfile::TempDir;
@@ -196,4 +198,49 @@ async fn without_a_running_pod_the_answer_says_where_the_files_are() {
     assert!(problem["hint"].as_str().unwrap().contains("PersistentVolumeClaim results"), "{problem}");
     let other = stage.get(&format!("{ARTIFACTS}?worker=7"), JANE).await;
     assert!(other.text.contains("The pod of Worker 7 is not running"), "{}", other.text);
+}
+
+#[tokio::test]
+async fn a_reader_is_started_once_the_launcher_has_ended_and_replaces_one_that_has() {
+    let stage = Stage::new().await;
+    let mut job = crate::stage::job("ended");
+    let launcher = &mut job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"];
+    launcher["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "results" } }]);
+    launcher["containers"][0]["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
+    let made = stage
+        .rest("POST", "/api/v1/namespaces/team-cv/jobs", JANE, Some(json!({ "manifest": job.to_string() })))
+        .await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let path = "/api/v1/namespaces/team-cv/jobs/mpijob/ended/reader";
+    let start = async || stage.rest("POST", path, JANE, Some(json!({}))).await;
+    stage.runs(TEAM, "ended", "worker", "ended-worker-0", json!([]), json!([])).await;
+    let early = start().await;
+    assert_eq!((early.status, &early.json()["reason"]), (409, &json!("PodRuns")), "{}", early.text);
+
+    // A Worker that stays, as with `cleanPodPolicy: None`, mounts nothing that the Launcher has written to.
+    stage.pod(TEAM, "ended", "launcher", "ended-launcher-x").await;
+    let begun = start().await;
+    assert_eq!((begun.status, &begun.json()["pod"]), (200, &json!("ended-reader")), "{}", begun.text);
+
+    let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), TEAM);
+    let ends = async |reason: &str| {
+        let state =
+            json!({ "terminated": { "exitCode": 137, "reason": reason, "message": "it was killed" } });
+        let status = json!({ "phase": "Failed", "containerStatuses": [{ "name": "reader", "image": "i", "imageID": "",
+            "ready": false, "restartCount": 0, "state": state }] });
+        let patch = Patch::Merge(json!({ "status": status }));
+        let ended = pods.patch_status("ended-reader", &PatchParams::default(), &patch).await.unwrap();
+        ended.metadata.uid
+    };
+    let lost = ends("ContainerStatusUnknown").await;
+    let again = start().await;
+    assert_eq!(again.status, 200, "{}", again.text);
+    assert_ne!(pods.get("ended-reader").await.unwrap().metadata.uid, lost);
+
+    // A failure of its own is said once, so that nobody asks for ever.
+    let failed = ends("Error").await;
+    let told = start().await;
+    assert_eq!((told.status, &told.json()["reason"]), (409, &json!("ReaderFailed")), "{}", told.text);
+    assert_eq!(start().await.status, 200);
+    assert_ne!(pods.get("ended-reader").await.unwrap().metadata.uid, failed);
 }

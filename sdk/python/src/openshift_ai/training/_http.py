@@ -7,10 +7,11 @@ import platform
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from . import _errors
 from ._errors import FieldFault, TrainingError, UnavailableError
+from ._signin import LOOPBACK
 from ._version import __version__
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ LONGEST_RETRY_AFTER = 60.0
 #: The longest line of a stream.
 LONGEST_LINE = 16 << 20
 NOT_FOUND = 404
+#: What to do if a service on this machine does not answer.
+LOCAL_HINT = "if it is that of the local cluster, start it with: odh local up"
 #: The reason of an error because of a certificate.
 NOT_TRUSTED = "CertificateNotTrusted"
 USER_AGENT = f"openshift-ai-training/{__version__} python/{platform.python_version()}"
@@ -170,8 +173,9 @@ def unreached(url: str, error: httpx.TransportError | httpx.StreamError | ssl.SS
             )
         cause = cause.__cause__ or cause.__context__
     what = str(error) or type(error).__name__
+    is_here = urlsplit(url).hostname in LOOPBACK
     return UnavailableError(
         f"{url} does not answer: {what}",
         reason=type(error).__name__,
-        hint="check that the service runs and can be reached from here",
+        hint=LOCAL_HINT if is_here else "check that the service runs and can be reached from here",
     )

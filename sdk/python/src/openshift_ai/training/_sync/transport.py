@@ -169,7 +169,7 @@ class Transport:
         try:
             response = client.send(request)
         except (httpx.TransportError, ssl.SSLError) as error:
-            raise _http.unreached(str(client.base_url), error) from error
+            raise _http.unreached(str(client.base_url), error) from None
         if not response.is_success:
             refused = _http.refusal(str(client.base_url), response.status_code, response.headers, response.content)
             raise _http.lacks(method, request.url.path, refused) or refused
@@ -215,7 +215,7 @@ class Transport:
             finally:
                 response.close()
         except (httpx.TransportError, httpx.StreamError, ssl.SSLError) as error:
-            raise _http.unreached(str(client.base_url), error) from error
+            raise _http.unreached(str(client.base_url), error) from None
 
     def save(self, method: Method, path: Mapping[str, str], query: Mapping[str, Any], target: Path) -> None:
         """Saves what a method answers with as a file, which is there only once it is whole."""
@@ -252,7 +252,7 @@ class Transport:
             finally:
                 response.close()
         except (httpx.TransportError, httpx.StreamError, ssl.SSLError) as error:
-            raise _http.unreached(str(client.base_url), error) from error
+            raise _http.unreached(str(client.base_url), error) from None
 
     def stream(
         self,
