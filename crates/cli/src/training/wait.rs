@@ -332,8 +332,8 @@ async fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> F
 mod tests {
     use super::*;
 
-    fn line(text: String) -> Result<Item, Error> {
-        Ok(Item::Line {
+    fn line(text: String) -> Item {
+        Item::Line {
             pod: "pi-launcher".into(),
             at: None,
             rank: None,
@@ -341,7 +341,7 @@ mod tests {
             text,
             also: Vec::new(),
             cursor: None,
-        })
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -349,7 +349,7 @@ mod tests {
         let mut lines = (0..10).map(|number| line(number.to_string()));
         let slow = async || {
             tokio::time::sleep(DRAIN - Duration::from_secs(1)).await;
-            lines.next()
+            lines.next().map(Ok)
         };
         let mut shown = 0;
         let count = |_| {
@@ -369,7 +369,7 @@ mod tests {
         let begun = Instant::now();
         assert!(!drain(notes, |_| Ok(()), std::future::pending()).await.unwrap());
         assert!(begun.elapsed() < 2 * DRAIN, "only lines are progress");
-        let endless = async || Some(line("more".to_owned()));
+        let endless = async || Some(Ok(line("more".to_owned())));
         assert!(!drain(endless, |_| Ok(()), std::future::ready(())).await.unwrap());
     }
 }

@@ -84,7 +84,11 @@ class TrainingError(Exception):
 
     def __str__(self) -> str:
         lines = [self.message]
-        said = {str(one) for one in self.fields if _names(self.message, one) and (one.fix == self.hint or one.fix in self.message)}
+        said = {
+            str(one)
+            for one in self.fields
+            if _names(self.message, one) and (one.fix == self.hint or one.fix in self.message)
+        }
         lines += [f"  {line}" for line in self.details if line not in self.message and line not in said]
         lines += [f"What to do: {self.hint}"] if self.hint and self.hint not in "\n".join(lines) else []
         return "\n".join(lines)
