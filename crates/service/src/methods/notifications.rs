@@ -562,7 +562,7 @@ mod tests {
         for (refused, words, hint) in [
             (rule(&["Fail"], &[]), "phases: \"Fail\"", "did you mean Failed?"),
             (rule(&["Suspended"], &[]), "a reason or a cause, not a phase", "reasons"),
-            (rule(&["Cancelled"], &[]), "not one of the known phases", "known phases: Pending"),
+            (rule(&["Cancelled"], &[]), "a reason or a cause, not a phase", "known phases: Pending"),
             (rule(&["OutOfMemory"], &[]), "a reason or a cause, not a phase", "causes"),
             (rule(&["x"], &[]), "phases", "Pending, Running, Succeeded, Failed"),
             (rule(&[], &["OutOfMemry"]), "causes: \"OutOfMemry\"", "did you mean OutOfMemory?"),
