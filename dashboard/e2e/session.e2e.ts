@@ -73,7 +73,7 @@ describe("a session", () => {
       await page.getByLabel("Token of your Kubernetes account").fill(token);
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByRole("heading", { level: 1, name: "Jobs" }).waitFor();
-      // While the service is out of reach, a person is told that the session goes on.
+      // If the service cannot be reached, the page says that the session continues.
       await page.context().setOffline(true);
       await page.getByRole("button", { name: /^User / }).click();
       await page.getByRole("menuitem", { name: "Sign out" }).click();

@@ -3,7 +3,8 @@
 //!
 //! An HTTP library takes a response's frames out of its body before the client reads them. So each frame keeps its memory
 //! counted until it is sent or dropped, in pieces that show whether the client reads. A user with too many unread responses is
-//! refused. For strangers, of whom many may have one address, the connection with the oldest unread response is closed.
+//! refused. Many strangers may share an address, so instead of refusing another one, the service closes the connection with
+//! the oldest unread response.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,7 +17,7 @@ use axum::Error;
 use axum::body::Body;
 use bytes::Bytes;
 use connections::{Budget, Exhausted, Share, Slot, share_of};
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Response, header};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -351,11 +352,8 @@ impl Drop for Watch {
 fn exhausted(which: Exhausted) -> Problem {
     match which {
         Exhausted::Client => {
-            let message = "the responses that this client has not read are too large together";
-            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-                .hint("read the responses, or cancel their requests");
-            problem.retry_after_seconds = 1;
-            problem
+            Problem::too_many("the responses that this client has not read are too large together")
+                .hint("read the responses, or cancel their requests")
         }
         Exhausted::Total => Problem::unavailable("the service has no memory for another response now"),
     }

@@ -120,13 +120,8 @@ fn too_large() -> Problem {
 /// The problem of a caller whose requests do not fit into memory now.
 pub fn exhausted(which: Exhausted) -> Problem {
     match which {
-        Exhausted::Client => {
-            let message = "the caller's requests in progress are too large together";
-            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-                .hint("send large requests one after another");
-            problem.retry_after_seconds = 1;
-            problem
-        }
+        Exhausted::Client => Problem::too_many("the caller's requests in progress are too large together")
+            .hint("send large requests one after another"),
         Exhausted::Total => Problem::unavailable("the service has no memory for another request now"),
     }
 }
@@ -148,13 +143,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, Problem> + Send + 'static,
 {
-    let turn = WORKING.take(&operation::share()).await.map_err(exhausted)?;
-    let done = tokio::task::spawn_blocking(move || {
-        // It is held until the work ends, even if nobody waits for it any more.
-        let _turn = turn;
-        work()
-    });
-    let done = done.await;
+    let done = WORKING.run(&operation::share(), work).await.map_err(exhausted)?;
     done.unwrap_or_else(|_| Err(Problem::unavailable("the request cannot be read now")))
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use connections::{Budget, Exhausted, share_of};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -257,13 +257,8 @@ impl Identity {
 /// The problem of a request that finds no place to wait for a review.
 fn too_many(which: Exhausted) -> Problem {
     match which {
-        Exhausted::Client => {
-            let message = "too many tokens of this client wait to be checked";
-            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-                .hint("wait as long as Retry-After says");
-            problem.retry_after_seconds = 1;
-            problem
-        }
+        Exhausted::Client => Problem::too_many("too many tokens of this client wait to be checked")
+            .hint("wait as long as Retry-After says"),
         Exhausted::Total => Problem::unavailable("too many tokens wait to be checked"),
     }
 }

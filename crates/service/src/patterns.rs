@@ -56,13 +56,8 @@ async fn compile_within(
     share.pin().map_err(exhausted)?;
     let reserved = sent.len() * WHILE_COMPILED;
     share.take(reserved).map_err(exhausted)?;
-    let turn = TURNS.take(caller).await.map_err(exhausted)?;
-    let compiling = tokio::task::spawn_blocking(move || {
-        // Both are held until the work ends, even if nobody waits for it any more.
-        let _turn = turn;
-        (all(&sent), share)
-    });
-    let compiled = compiling.await;
+    // The memory is counted until the work ends, even if nobody waits for it any more.
+    let compiled = TURNS.run(caller, move || (all(&sent), share)).await.map_err(exhausted)?;
     let (patterns, share) =
         compiled.map_err(|_| Problem::unavailable("the patterns cannot be compiled now"))?;
     let patterns = patterns?;

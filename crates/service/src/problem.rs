@@ -88,6 +88,13 @@ impl Problem {
             .hint("ask an administrator of the namespace for a role with this permission")
     }
 
+    /// The caller has too much in progress, and may try again a moment later.
+    pub fn too_many(message: impl Into<String>) -> Self {
+        let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        problem.retry_after_seconds = 1;
+        problem
+    }
+
     /// The cluster or this service cannot answer now.
     pub fn unavailable(message: impl Into<String>) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", message);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use connections::Exhausted;
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 
 /// The places, and how many may wait for one.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ struct Line {
 
 /// A place; dropping it gives it to the next.
 #[derive(Debug)]
-pub struct Turn {
+struct Turn {
     turns: Arc<Turns>,
     share: String,
 }
@@ -58,11 +59,29 @@ impl Turns {
     ///
     /// # Errors
     /// If too many wait, of this share or of all.
-    pub async fn take(self: &Arc<Self>, share: &str) -> Result<Turn, Exhausted> {
+    async fn take(self: &Arc<Self>, share: &str) -> Result<Turn, Exhausted> {
         let turn = self.wait(share)?;
         self.give();
         // The sender is not dropped while this waits.
         turn.await.map_err(|_| Exhausted::Total)
+    }
+
+    /// Runs work of a share away from the runtime. Its place is held until the work ends, even if nobody waits for it any more.
+    /// The inner result is an error if the work panics.
+    ///
+    /// # Errors
+    /// If too many wait, of this share or of all.
+    pub async fn run<T, F>(self: &Arc<Self>, share: &str, work: F) -> Result<Result<T, JoinError>, Exhausted>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let turn = self.take(share).await?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        Ok(done.await)
     }
 
     fn wait(&self, share: &str) -> Result<oneshot::Receiver<Turn>, Exhausted> {

@@ -36,7 +36,7 @@ test("a time with its day is shown as exactly as elsewhere", () => {
   ]);
 });
 
-test("what is no time stays as it is", () => {
+test("text that is not a time is unchanged", () => {
   for (const text of ["", "Rank 3 of 12:00:00", "25:00:00 UTC", "2026-13-31T07:28:08Z", "at 7:28 UTC", "UTC"])
     expect(partsOf(text, now), text).toEqual(text ? [text] : []);
 });
